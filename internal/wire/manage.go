@@ -1,0 +1,171 @@
+package wire
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/yett-broker/yett/internal/action"
+)
+
+// Methods of management. Their parameters are private to the yett of the same
+// release; only broker.status and broker.stop keep their shape across
+// versions.
+const (
+	MethodBrokerStatus    = "broker.status"
+	MethodBrokerStop      = "broker.stop"
+	MethodVaultChallenge  = "vault.challenge"
+	MethodVaultUnlock     = "vault.unlock"
+	MethodVaultLock       = "vault.lock"
+	MethodSecretList      = "secret.list"
+	MethodSecretSet       = "secret.set"
+	MethodSecretRotate    = "secret.rotate"
+	MethodSecretRemove    = "secret.remove"
+	MethodAccessApply     = "access.apply"
+	MethodAccessShow      = "access.show"
+	MethodApprovalList    = "approval.list"
+	MethodApprovalApprove = "approval.approve"
+	MethodApprovalDeny    = "approval.deny"
+	MethodSessionList     = "session.list"
+	MethodSessionRevoke   = "session.revoke"
+	MethodActivityList    = "activity.list"
+	MethodActivityRead    = "activity.read" // opens reading on this channel by proof
+)
+
+// Empty is the parameters or the result of a method that has none.
+type Empty struct{}
+
+// Managed wraps the parameters of every management method. Proof is null-free:
+// it is absent where the method needs none. The proof's code is over the exact
+// bytes of Request, so nothing can be swapped between proof and use.
+type Managed struct {
+	Request json.RawMessage `json:"request"`
+	Proof   *Proof          `json:"proof,omitempty" wire:"optional"`
+}
+
+// Proof shows that the person is there: an HMAC under the approval key over
+// ProofMessage.
+type Proof struct {
+	Nonce string `json:"nonce"` // from vault.challenge, used once, bound to the channel
+	MAC   []byte `json:"mac"`
+}
+
+// Status answers broker.status.
+type Status struct {
+	State          string `json:"state"` // ready, locked or quarantined
+	BrokerVersion  string `json:"broker_version"`
+	BrokerInstance string `json:"broker_instance"`
+	Endpoint       string `json:"endpoint"`
+	Profile        string `json:"profile"`
+	Home           string `json:"home"`
+	Pending        int    `json:"pending"`
+	Sessions       int    `json:"sessions"`
+}
+
+// Challenge answers vault.challenge: how to derive the keys, and a nonce.
+type Challenge struct {
+	Slots []ChallengeSlot `json:"slots"`
+	Nonce string          `json:"nonce"`
+}
+
+// ChallengeSlot has the Argon2id parameters (RFC 9106) of one key slot.
+type ChallengeSlot struct {
+	Name      string `json:"name"`
+	Salt      []byte `json:"salt"`
+	Time      uint32 `json:"time"`
+	MemoryKiB uint32 `json:"memory_kib"`
+	Threads   uint8  `json:"threads"`
+}
+
+// Unlock carries the unlock key of a slot, never the passphrase.
+type Unlock struct {
+	Slot      string `json:"slot"`
+	UnlockKey []byte `json:"unlock_key"`
+}
+
+// SecretName names a stored value.
+type SecretName struct {
+	Name string `json:"name"`
+}
+
+// SecretSet stores a value that the access file has declared.
+type SecretSet struct {
+	Name  string `json:"name"`
+	Value []byte `json:"value"`
+}
+
+// Secret describes a declared value, never the value.
+type Secret struct {
+	Name  string     `json:"name"`
+	Kind  string     `json:"kind"`
+	Place string     `json:"place"`
+	Set   bool       `json:"set"`
+	SetAt *time.Time `json:"set_at"`
+}
+
+// AccessApply carries an access file. With DryRun only the difference comes
+// back and no proof is needed.
+type AccessApply struct {
+	File   string `json:"file"`
+	DryRun bool   `json:"dry_run"`
+}
+
+// AccessApplied answers access.apply.
+type AccessApplied struct {
+	Difference string   `json:"difference"`
+	Warnings   []string `json:"warnings"`
+	Voided     []string `json:"voided"` // values that lost their place and must be set again
+}
+
+// Approval is one waiting card. Digest and Card are present after proof.
+type Approval struct {
+	ApprovalID   string          `json:"approval_id"`
+	CardDigest   string          `json:"card_digest,omitempty"`
+	Card         json.RawMessage `json:"card,omitempty"`
+	Capabilities []string        `json:"capabilities"`
+	AskedAt      time.Time       `json:"asked_at"`
+	ExpiresAt    time.Time       `json:"expires_at"`
+}
+
+// Approve decides a card in favour. Until is zero for choice once.
+type Approve struct {
+	ApprovalID string    `json:"approval_id"`
+	CardDigest string    `json:"card_digest"`
+	Choice     string    `json:"choice"` // once or until
+	Until      time.Time `json:"until"`
+}
+
+// ApprovalID names a card.
+type ApprovalID struct {
+	ApprovalID string `json:"approval_id"`
+}
+
+// SessionID names a session.
+type SessionID struct {
+	SessionID string `json:"session_id"`
+}
+
+// Session is one session of this broker instance.
+type Session struct {
+	SessionID    string        `json:"session_id"`
+	State        string        `json:"state"`
+	EndReason    string        `json:"end_reason,omitempty"`
+	ChannelID    string        `json:"channel_id"`
+	Unit         action.Unit   `json:"unit"`
+	Caller       action.Caller `json:"caller"`
+	Capabilities []string      `json:"capabilities"`
+	BeganAt      time.Time     `json:"began_at"`
+	ExpiresAt    time.Time     `json:"expires_at"`
+}
+
+// List answers a list method: Items are what the caller may read, Hidden
+// counts what a proof would show too.
+type List[T any] struct {
+	Items  []T `json:"items"`
+	Hidden int `json:"hidden"`
+}
+
+// ActivityList asks for rows from number From on, at most Limit.
+type ActivityList struct {
+	From  int64 `json:"from"`
+	Limit int   `json:"limit"`
+}
