@@ -1,0 +1,200 @@
+package sshexec
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// KeyReason is why a secret is not a usable private key.
+type KeyReason string
+
+const (
+	KeyEmpty       KeyReason = "empty"
+	KeyEncrypted   KeyReason = "encrypted"
+	KeyPublic      KeyReason = "public"      // the public part was given
+	KeyDamaged     KeyReason = "damaged"     // cut off, altered, or not a key at all
+	KeyUnsupported KeyReason = "unsupported" // a key, but of a form or kind that is not used here
+	KeySeveral     KeyReason = "several"     // more than one private key
+)
+
+var keySentences = map[KeyReason]string{
+	KeyEmpty:       "the private key is empty",
+	KeyEncrypted:   "the private key is encrypted with a passphrase",
+	KeyPublic:      "this is a public key, not a private one",
+	KeyDamaged:     "the private key is damaged or incomplete",
+	KeyUnsupported: "the private key is of an unsupported form or kind",
+	KeySeveral:     "there is more than one private key",
+}
+
+// KeyError tells why a secret is not a usable private key, in fixed words: it
+// never holds a part of the secret.
+type KeyError struct{ Reason KeyReason }
+
+func (e *KeyError) Error() string { return keySentences[e.Reason] }
+
+// ParseKey reads one unencrypted private key: OpenSSH, PKCS #8, PKCS #1 or
+// SEC 1 in PEM, of kind Ed25519, ECDSA (P-256, P-384, P-521) or RSA. An RSA
+// signer signs with SHA-2 only. Every error is a *KeyError.
+func ParseKey(secret []byte) (ssh.Signer, error) {
+	text := bytes.TrimPrefix(secret, []byte("\xef\xbb\xbf"))
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil, &KeyError{KeyEmpty}
+	}
+	own, err := solePrivateBlock(text)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := ssh.ParseRawPrivateKey(own)
+	if err != nil {
+		return nil, &KeyError{parseReason(err)}
+	}
+	if !consistent(raw) {
+		return nil, &KeyError{KeyDamaged}
+	}
+	s, err := ssh.NewSignerFromKey(raw)
+	if err != nil {
+		return nil, &KeyError{KeyUnsupported}
+	}
+	if s, err = onlyModern(s); err != nil {
+		return nil, &KeyError{KeyUnsupported}
+	}
+	return s, nil
+}
+
+// solePrivateBlock returns text from where its one private key begins. OpenSSL
+// puts curve parameters before an EC key; these are passed over.
+func solePrivateBlock(text []byte) ([]byte, error) {
+	var own []byte
+	for rest := text; ; {
+		block, after := pem.Decode(rest)
+		if block == nil {
+			break
+		}
+		clear(block.Bytes)
+		reason, private := blockReason(block)
+		switch {
+		case reason != "":
+			return nil, &KeyError{reason}
+		case private && own != nil:
+			return nil, &KeyError{KeySeveral}
+		case private:
+			own = rest
+		}
+		rest = after
+	}
+	if own == nil {
+		return nil, &KeyError{textReason(text)}
+	}
+	return own, nil
+}
+
+func blockReason(b *pem.Block) (reason KeyReason, private bool) {
+	switch b.Type {
+	case "OPENSSH PRIVATE KEY", "PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY":
+		if b.Headers["DEK-Info"] != "" || b.Headers["Proc-Type"] != "" {
+			return KeyEncrypted, true
+		}
+		return "", true
+	case "ENCRYPTED PRIVATE KEY":
+		return KeyEncrypted, true
+	case "PUBLIC KEY", "RSA PUBLIC KEY", "EC PUBLIC KEY", "CERTIFICATE":
+		return KeyPublic, false
+	case "EC PARAMETERS":
+		return "", false
+	}
+	return KeyUnsupported, false
+}
+
+// textReason judges text in which no PEM block can be read.
+func textReason(text []byte) KeyReason {
+	if _, _, _, _, err := ssh.ParseAuthorizedKey(text); err == nil {
+		return KeyPublic
+	}
+	switch {
+	case bytes.Contains(text, []byte("BEGIN SSH2 PUBLIC KEY")):
+		return KeyPublic
+	case bytes.HasPrefix(bytes.TrimSpace(text), []byte("PuTTY-User-Key-File")),
+		bytes.Contains(text, []byte("BEGIN SSH2 ENCRYPTED PRIVATE KEY")):
+		return KeyUnsupported
+	}
+	return KeyDamaged
+}
+
+// parseReason sorts an error of ssh.ParseRawPrivateKey without handing it on,
+// for its text may come from the secret.
+func parseReason(err error) KeyReason {
+	var missing *ssh.PassphraseMissingError
+	if errors.As(err, &missing) {
+		return KeyEncrypted
+	}
+	for _, unsupported := range []string{"unhandled", "unsupported", "unknown", "multi-key"} {
+		if bytes.Contains([]byte(err.Error()), []byte(unsupported)) {
+			return KeyUnsupported
+		}
+	}
+	return KeyDamaged
+}
+
+// consistent reports whether an Ed25519 key's two halves belong together;
+// signing with halves that do not would give the key away. The other kinds
+// are checked by their parsers.
+func consistent(raw any) bool {
+	var key ed25519.PrivateKey
+	switch k := raw.(type) {
+	case *ed25519.PrivateKey:
+		key = *k
+	case ed25519.PrivateKey:
+		key = k
+	case *rsa.PrivateKey:
+		return k.Validate() == nil
+	default:
+		return true
+	}
+	return bytes.Equal(ed25519.NewKeyFromSeed(key.Seed()), key)
+}
+
+// sha2Signer is an RSA signer that makes SHA-2 signatures and proves that it
+// did.
+type sha2Signer struct{ ssh.AlgorithmSigner }
+
+func (s sha2Signer) Algorithms() []string { return slices.Clone(rsaSHA2) }
+
+func (s sha2Signer) SignWithAlgorithm(rand io.Reader, data []byte, algorithm string) (*ssh.Signature, error) {
+	if !slices.Contains(rsaSHA2, algorithm) {
+		return nil, fmt.Errorf("signature algorithm %q is not used with RSA keys", algorithm)
+	}
+	sig, err := s.AlgorithmSigner.SignWithAlgorithm(rand, data, algorithm)
+	if err != nil {
+		return nil, fmt.Errorf("signing with %s: %w", algorithm, err)
+	}
+	if sig.Format != algorithm {
+		return nil, fmt.Errorf("the signer made a %q signature where %s was asked for", sig.Format, algorithm)
+	}
+	return sig, nil
+}
+
+// onlyModern restricts an RSA signer to SHA-2; other signers stay as they are.
+func onlyModern(s ssh.Signer) (ssh.Signer, error) {
+	if s == nil {
+		return nil, errors.New("no key was given")
+	}
+	if s.PublicKey().Type() != ssh.KeyAlgoRSA {
+		return s, nil
+	}
+	if _, ok := s.(sha2Signer); ok {
+		return s, nil
+	}
+	as, ok := s.(ssh.AlgorithmSigner)
+	if !ok {
+		return nil, fmt.Errorf("the RSA signer cannot make %s or %s signatures", rsaSHA2[0], rsaSHA2[1])
+	}
+	return sha2Signer{as}, nil
+}

@@ -1,0 +1,174 @@
+// Package sshexec performs one SSH action: one connection, one key, one
+// command. The signer is passed in for the length of one call; the package
+// knows no vault, judges no access and keeps nothing between calls.
+//
+// It trusts what the access file says of the host (address, user, host keys)
+// and nobody else. The name service may lie: an address is resolved once,
+// judged, and dialled as judged. The host is untrusted until it has proved one
+// of the listed keys, and its output is untrusted always: it is counted, capped
+// and handed on as bytes. The host gets a signature, a command and its standard
+// input; no agent, no environment, no terminal, and no channel of its own.
+package sshexec
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/yett-broker/yett/internal/action"
+)
+
+// Codes of Error.
+const (
+	CodeTargetBlocked = "target_blocked" // the address may not be dialled
+	CodeHostKey       = "host_key"       // the host did not prove a listed key
+	CodeAuth          = "auth"           // the host did not take the key
+	CodeUpstream      = "upstream"       // no host, a host that fails, or time ran out
+	CodeInternal      = "internal"       // the target makes no sense
+)
+
+// Limits of a Target that names none of its own.
+const (
+	DefaultDialTimeout      = 10 * time.Second
+	DefaultHandshakeTimeout = 15 * time.Second
+	DefaultRunTimeout       = 60 * time.Second
+	DefaultKeepalive        = 10 * time.Second
+	DefaultMaxOutput        = 1 << 20
+)
+
+// Target is where a command runs and within which limits. A zero limit means
+// the default.
+type Target struct {
+	Address  string   // host:port
+	User     string   // account on the host
+	HostKeys []string // authorized-key lines without options; exactly these are accepted
+	Private  bool     // loopback and private ranges are named by the access file
+
+	DialTimeout      time.Duration // name resolution and connecting
+	HandshakeTimeout time.Duration // key exchange, authentication, opening the session
+	RunTimeout       time.Duration // the command; a shorter limit of the action wins
+	Keepalive        time.Duration // asked this often; silence for three of them ends the call
+	MaxOutput        int64         // bytes kept of each stream
+}
+
+// Result is what came of a command that the host began to run.
+type Result struct {
+	Exit            Exit
+	Stdout          []byte
+	Stderr          []byte
+	StdoutTruncated bool // more came than MaxOutput
+	StderrTruncated bool
+	LeftOpen        bool // a process in the background still held a stream; what it writes later is lost
+}
+
+// Exit is how the command ended: exactly one of the three. Unknown is not a
+// failure: the command may have done all of its work.
+type Exit struct {
+	Status  *int   `json:"status,omitempty"`
+	Signal  string `json:"signal,omitempty"`
+	Unknown bool   `json:"unknown,omitempty"`
+}
+
+// Error is why there is no complete result. MaybeSent tells that the command
+// may have run, so that the outcome is unknown.
+type Error struct {
+	Code      string
+	MaybeSent bool
+	Cause     error
+}
+
+func (e *Error) Error() string {
+	if e.MaybeSent {
+		return "ssh: outcome unknown: " + e.Cause.Error()
+	}
+	return "ssh: " + e.Cause.Error()
+}
+
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Resolver turns a name into addresses; *net.Resolver is one.
+type Resolver interface {
+	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
+}
+
+// Options fix what holds for all calls of an Executor.
+type Options struct {
+	OwnPorts []uint16 // loopback ports where Yett itself listens: never dialled
+	Resolver Resolver // nil: the system's
+}
+
+// Executor performs SSH actions. It is safe for concurrent use.
+type Executor struct {
+	resolver Resolver
+	ownPorts []uint16
+}
+
+// New returns an Executor.
+func New(o Options) *Executor {
+	e := &Executor{resolver: o.Resolver, ownPorts: o.OwnPorts}
+	if e.resolver == nil {
+		e.resolver = net.DefaultResolver
+	}
+	return e
+}
+
+// Do runs r on t, authenticated by s alone. Every error is an *Error. An error
+// with MaybeSent comes with a Result whose Exit is unknown when output had
+// come before. A command whose end the host did not tell is no error: its
+// Exit is Unknown.
+func (e *Executor) Do(ctx context.Context, t Target, s ssh.Signer, r action.SSH) (*Result, error) {
+	t, err := t.complete()
+	if err != nil {
+		return nil, &Error{Code: CodeInternal, Cause: err}
+	}
+	keys, err := parseHostKeys(t.HostKeys)
+	if err != nil {
+		return nil, &Error{Code: CodeHostKey, Cause: err}
+	}
+	signer, err := onlyModern(s)
+	if err != nil {
+		return nil, &Error{Code: CodeAuth, Cause: err}
+	}
+	conn, err := e.dial(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return converse(ctx, conn, t, keys, signer, r)
+}
+
+// complete fills in the limits that t leaves open.
+func (t Target) complete() (Target, error) {
+	if t.User == "" {
+		return t, errors.New("target names no user")
+	}
+	for _, limit := range []struct {
+		name     string
+		value    *time.Duration
+		fallback time.Duration
+	}{
+		{"dial timeout", &t.DialTimeout, DefaultDialTimeout},
+		{"handshake timeout", &t.HandshakeTimeout, DefaultHandshakeTimeout},
+		{"run timeout", &t.RunTimeout, DefaultRunTimeout},
+		{"keepalive", &t.Keepalive, DefaultKeepalive},
+	} {
+		if *limit.value < 0 {
+			return t, fmt.Errorf("%s is negative", limit.name)
+		}
+		if *limit.value == 0 {
+			*limit.value = limit.fallback
+		}
+	}
+	if t.MaxOutput < 0 {
+		return t, errors.New("output limit is negative")
+	}
+	if t.MaxOutput == 0 {
+		t.MaxOutput = DefaultMaxOutput
+	}
+	return t, nil
+}
