@@ -1,0 +1,209 @@
+// Package approval makes the cards that a person decides, keeps the queue of
+// those that wait, and says over which bytes a decision is proven.
+//
+// A card is one immutable JSON document. Its four parts keep apart what the
+// system established (verified), what the caller says (claimed), what a yes
+// would give (granting) and the action itself (request). Every string in a
+// card passes Escape at the one place where cards are written, so that no text
+// of an agent can hide, reorder or imitate anything.
+//
+//	digest  = SHA-256("yett-card-v1\n" ‖ document)
+//	message = "yett-decision-v1\n" digest-hex "\n" choice "\n" until "\n" nonce
+//	proof   = HMAC-SHA-256(approval key, message)
+//
+// until is RFC 3339 in UTC, or "-". What was digested is what is executed: the
+// broker keeps the request beside the card and runs nothing else.
+//
+// The package trusts its caller, the broker, for evidence and for time; it
+// trusts no text.
+package approval
+
+import (
+	"bytes"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/yett-broker/yett/internal/action"
+)
+
+// Choices of a decision.
+const (
+	ChoiceDeny  = "deny"
+	ChoiceOnce  = "once"
+	ChoiceUntil = "until"
+)
+
+const (
+	// MaxGrant is the longest time that one decision can give.
+	MaxGrant = 8 * time.Hour
+	// CardLife is how long a card waits for a decision.
+	CardLife = 10 * time.Minute
+)
+
+// Card is the document that a person decides.
+type Card struct {
+	Format         int       `json:"format"` // 1
+	ApprovalID     string    `json:"approval_id"`
+	Tag            string    `json:"tag"`
+	BrokerInstance string    `json:"broker_instance"`
+	ExpiresAt      time.Time `json:"expires_at"`
+	Verified       Verified  `json:"verified"`
+	Claimed        Claimed   `json:"claimed"`
+	Granting       Granting  `json:"granting"`
+	Request        *Request  `json:"request"` // null on a card for a session
+}
+
+// Verified is what the system established. Agent is the process that an
+// approval names; Shim is the yett-mcp between it and the broker, if any.
+type Verified struct {
+	ChannelID string   `json:"channel_id"`
+	Role      string   `json:"role"`
+	Agent     Process  `json:"agent"`
+	Shim      *Process `json:"shim,omitempty"`
+	Words     []string `json:"words"`
+	Profile   string   `json:"profile"`
+	Limits    string   `json:"limits"` // what this profile does not stop
+	Home      string   `json:"home,omitempty"`
+}
+
+// Process has the kernel's and the file system's facts; claims stand elsewhere.
+type Process struct {
+	Kernel     action.KernelFacts `json:"kernel"`
+	Filesystem action.FileFacts   `json:"filesystem"`
+}
+
+// Claimed is what the caller says of itself and of its reasons.
+type Claimed struct {
+	action.Claims
+	Purpose string            `json:"purpose,omitempty"`
+	Process action.ProcClaims `json:"process"`
+}
+
+// Granting is what a yes gives, to whom, and until when at the longest.
+type Granting struct {
+	Capabilities []Capability `json:"capabilities"`
+	Unit         action.Unit  `json:"unit"`
+	LongestEnd   time.Time    `json:"longest_end"`
+	Note         string       `json:"note,omitempty"` // e.g. that the outcome of an equal action is unknown
+}
+
+// Capability is one capability in the words of the access file.
+type Capability struct {
+	Name     string   `json:"name"`
+	Target   string   `json:"target"`
+	Methods  []string `json:"methods,omitempty"`
+	Paths    []string `json:"paths,omitempty"`
+	Query    []string `json:"query,omitempty"`
+	Commands []string `json:"commands,omitempty"`
+	Budget   string   `json:"budget,omitempty"`
+	Insecure bool     `json:"insecure,omitempty"` // sent over plain http
+}
+
+// Request is the one action that a card for an operation shows, in full.
+type Request struct {
+	OperationID string          `json:"operation_id"`
+	Capability  string          `json:"capability"`
+	Digest      string          `json:"digest"` // SHA-256 of the canonical form
+	Method      string          `json:"method,omitempty"`
+	Path        string          `json:"path,omitempty"`
+	Query       string          `json:"query,omitempty"`
+	Headers     []action.Header `json:"headers,omitempty"`
+	Body        string          `json:"body,omitempty"`
+	BodySize    int             `json:"body_size"`
+	Command     string          `json:"command,omitempty"`
+	Stdin       string          `json:"stdin,omitempty"`
+	StdinSize   int             `json:"stdin_size"`
+	TimeoutMS   int64           `json:"timeout_ms,omitempty"`
+}
+
+// NewRequest shows a canonical request.
+func NewRequest(operationID string, r action.Request) *Request {
+	d := r.Digest()
+	v := &Request{OperationID: operationID, Capability: r.Capability, Digest: hex.EncodeToString(d[:])}
+	if h := r.HTTP; h != nil {
+		v.Method, v.Path, v.Query, v.Headers = h.Method, h.Path, h.Query, h.Headers
+		v.Body, v.BodySize = string(h.Body), len(h.Body)
+	}
+	if s := r.SSH; s != nil {
+		v.Command, v.Stdin, v.StdinSize = s.Command, string(s.Stdin), len(s.Stdin)
+		v.TimeoutMS = s.Timeout.Milliseconds()
+	}
+	return v
+}
+
+// VerifiedOf takes the facts of a caller, and ClaimedOf what it says.
+func VerifiedOf(channelID string, c action.Caller) Verified {
+	v := Verified{ChannelID: channelID, Role: c.Role, Words: append([]string{}, c.Words...)}
+	s := c.Subject()
+	v.Agent = Process{s.Kernel, s.Filesystem}
+	if c.Agent != nil {
+		v.Shim = &Process{c.Peer.Kernel, c.Peer.Filesystem}
+	}
+	return v
+}
+
+// ClaimedOf takes what a caller says of itself, and the purpose it gave.
+func ClaimedOf(c action.Caller, purpose string) Claimed {
+	return Claimed{Claims: c.Claims, Purpose: purpose, Process: c.Subject().Claimed}
+}
+
+// write is the one place where a card becomes bytes. Every string in it is
+// escaped and capped; object members are sorted by name.
+func write(c Card) ([]byte, error) {
+	raw, err := json.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("writing a card: %w", err)
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.UseNumber()
+	var tree map[string]any
+	if err := dec.Decode(&tree); err != nil {
+		return nil, fmt.Errorf("writing a card: %w", err)
+	}
+	for name, part := range tree {
+		limit := capText
+		if name == "request" {
+			limit = capRequest
+		}
+		tree[name] = escapeTree(part, limit)
+	}
+	return json.Marshal(tree)
+}
+
+// Digest returns the digest of a card document as hexadecimal text.
+func Digest(document []byte) string {
+	h := sha256.New()
+	h.Write([]byte("yett-card-v1\n"))
+	h.Write(document)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// DecisionMessage returns the bytes that the proof of a decision covers.
+func DecisionMessage(digest, choice string, until time.Time, nonce string) []byte {
+	end := "-"
+	if !until.IsZero() {
+		end = until.UTC().Format(time.RFC3339Nano)
+	}
+	return fmt.Appendf(nil, "yett-decision-v1\n%s\n%s\n%s\n%s", digest, choice, end, nonce)
+}
+
+// ProofMessage returns the bytes that the proof of any other management
+// request covers: the method, the exact bytes of the request, and the nonce.
+func ProofMessage(method string, request []byte, nonce string) []byte {
+	sum := sha256.Sum256(request)
+	return fmt.Appendf(nil, "yett-proof-v1\n%s\n%x\n%s", method, sum, nonce)
+}
+
+var idEncoding = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPadding(base32.NoPadding)
+
+// NewID returns prefix followed by 160 random bits in Crockford's base 32.
+func NewID(prefix string) string {
+	var b [20]byte
+	rand.Read(b[:]) // never fails: crypto/rand aborts the process instead
+	return prefix + idEncoding.EncodeToString(b[:])
+}

@@ -1,0 +1,285 @@
+package approval
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Errors that the broker branches on.
+var (
+	ErrTooMany = errors.New("too many cards of this caller wait or came too fast")
+	ErrKeptNo  = errors.New("the person said no a moment ago")
+	ErrUnknown = errors.New("no such card waits")
+	ErrExpired = errors.New("the card has expired")
+	ErrDigest  = errors.New("the digest is not that of the card")
+	ErrChoice  = errors.New("the choice is not one that the card offers")
+)
+
+// Limits of one caller, and how long a no is kept.
+const (
+	maxWaiting   = 100
+	maxPerSecond = 20
+	keepNo       = time.Minute
+)
+
+// Decision is what became of a card.
+type Decision struct {
+	Choice string // once, until or deny; empty while it waits
+	Until  time.Time
+	Code   string // for a no: denied, approval_expired, revoked, locked …
+}
+
+// Granted reports whether the decision is a yes.
+func (d Decision) Granted() bool { return d.Choice == ChoiceOnce || d.Choice == ChoiceUntil }
+
+// Item is one card in the queue. Its fields do not change after it is filed.
+type Item struct {
+	Card         Card
+	Document     []byte
+	Digest       string
+	Capabilities []string
+	SessionID    string
+	AskedAt      time.Time
+
+	done chan struct{}
+
+	mu       sync.Mutex
+	decision Decision
+}
+
+// ID returns the approval id.
+func (i *Item) ID() string { return i.Card.ApprovalID }
+
+// Done is closed when the card is decided, withdrawn or expired.
+func (i *Item) Done() <-chan struct{} { return i.done }
+
+// Decision returns the decision; its Choice is empty while the card waits.
+func (i *Item) Decision() Decision {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.decision
+}
+
+// Clock gives the wall clock for display and the time since boot, suspension
+// included, for judging ends.
+type Clock interface {
+	Now() time.Time
+	SinceBoot() time.Duration
+}
+
+// Queue holds the cards that wait, in the order in which they came.
+type Queue struct {
+	instance string
+	clock    Clock
+
+	mu     sync.Mutex
+	items  []*waiting
+	nos    map[string]time.Duration // kept no by key → end, since boot
+	recent map[string][]time.Duration
+}
+
+type waiting struct {
+	*Item
+	caller string
+	equal  string
+	noKey  string
+	end    time.Duration // since boot
+	timer  *time.Timer
+}
+
+// NewQueue returns an empty queue of one broker instance.
+func NewQueue(instance string, clock Clock) *Queue {
+	return &Queue{instance: instance, clock: clock,
+		nos: map[string]time.Duration{}, recent: map[string][]time.Duration{}}
+}
+
+// Proposal is what the broker wants decided. Caller bounds the queue; Equal
+// coalesces: a second proposal that is equal gets the waiting card; NoKey is
+// what a no is kept for.
+type Proposal struct {
+	Caller, Equal, NoKey string
+	SessionID            string
+	Verified             Verified
+	Claimed              Claimed
+	Granting             Granting
+	Request              *Request
+}
+
+// File puts a card into the queue, or returns the equal one that waits.
+func (q *Queue) File(p Proposal) (*Item, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := q.clock.SinceBoot()
+	count := 0
+	for _, w := range q.items {
+		if w.equal == p.Equal && w.SessionID == p.SessionID {
+			return w.Item, nil
+		}
+		if w.caller == p.Caller {
+			count++
+		}
+	}
+	if end, ok := q.nos[p.NoKey]; ok && now < end {
+		return nil, ErrKeptNo
+	}
+	if count >= maxWaiting || !q.allowLocked(p.Caller, now) {
+		return nil, ErrTooMany
+	}
+	w, err := q.newItem(p, now)
+	if err != nil {
+		return nil, err
+	}
+	q.items = append(q.items, w)
+	w.timer = time.AfterFunc(CardLife, func() { q.expire(w) })
+	return w.Item, nil
+}
+
+func (q *Queue) newItem(p Proposal, now time.Duration) (*waiting, error) {
+	at := q.clock.Now().UTC().Truncate(time.Millisecond)
+	id := NewID("a_")
+	card := Card{Format: 1, ApprovalID: id, Tag: Tag(id), BrokerInstance: q.instance, ExpiresAt: at.Add(CardLife),
+		Verified: p.Verified, Claimed: p.Claimed, Granting: p.Granting, Request: p.Request}
+	if card.Granting.LongestEnd.IsZero() {
+		card.Granting.LongestEnd = at.Add(MaxGrant)
+	}
+	doc, err := write(card)
+	if err != nil {
+		return nil, err
+	}
+	item := &Item{Card: card, Document: doc, Digest: Digest(doc), SessionID: p.SessionID, AskedAt: at, done: make(chan struct{})}
+	for _, c := range p.Granting.Capabilities {
+		item.Capabilities = append(item.Capabilities, c.Name)
+	}
+	return &waiting{Item: item, caller: p.Caller, equal: p.Equal, noKey: p.NoKey, end: now + CardLife}, nil
+}
+
+// allowLocked counts the cards that a caller filed within the last second.
+func (q *Queue) allowLocked(caller string, now time.Duration) bool {
+	for c, times := range q.recent {
+		if len(times) == 0 || now-times[len(times)-1] > time.Second {
+			delete(q.recent, c)
+		}
+	}
+	times := slices.DeleteFunc(q.recent[caller], func(t time.Duration) bool { return now-t > time.Second })
+	if len(times) >= maxPerSecond {
+		return false
+	}
+	q.recent[caller] = append(times, now)
+	return true
+}
+
+// Get returns a waiting card.
+func (q *Queue) Get(id string) (*Item, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w, err := q.findLocked(id)
+	if err != nil {
+		return nil, err
+	}
+	return w.Item, nil
+}
+
+func (q *Queue) findLocked(id string) (*waiting, error) {
+	for _, w := range q.items {
+		if w.ID() != id {
+			continue
+		}
+		if q.clock.SinceBoot() >= w.end {
+			return nil, ErrExpired
+		}
+		return w, nil
+	}
+	return nil, ErrUnknown
+}
+
+// List returns the waiting cards, oldest first.
+func (q *Queue) List() []*Item {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	out := []*Item{}
+	now := q.clock.SinceBoot()
+	for _, w := range q.items {
+		if now < w.end {
+			out = append(out, w.Item)
+		}
+	}
+	return out
+}
+
+// Decide settles a card once. record is called while the queue is held, after
+// every check and before anybody can see the decision; when it fails the card
+// keeps waiting. For a yes, digest must be the card's.
+func (q *Queue) Decide(id, digest string, d Decision, record func(*Item) error) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w, err := q.findLocked(id)
+	if err != nil {
+		return err
+	}
+	switch {
+	case d.Choice == ChoiceDeny:
+	case d.Choice != ChoiceOnce && d.Choice != ChoiceUntil:
+		return ErrChoice
+	case digest != w.Digest:
+		return ErrDigest
+	case d.Choice == ChoiceUntil:
+		now := q.clock.Now()
+		if !d.Until.After(now) {
+			return fmt.Errorf("%w: the end lies in the past", ErrChoice)
+		}
+		if d.Until.After(now.Add(MaxGrant + time.Second)) {
+			return fmt.Errorf("%w: the end lies more than %v ahead", ErrChoice, MaxGrant)
+		}
+	}
+	if err := record(w.Item); err != nil {
+		return err
+	}
+	if d.Choice == ChoiceDeny {
+		if d.Code == "" {
+			d.Code = "denied"
+		}
+		now := q.clock.SinceBoot()
+		for k, end := range q.nos {
+			if now >= end {
+				delete(q.nos, k)
+			}
+		}
+		q.nos[w.noKey] = now + keepNo
+	}
+	q.settleLocked(w, d)
+	return nil
+}
+
+// Withdraw takes back the cards of a session, with the reason for whoever
+// still waits for them.
+func (q *Queue) Withdraw(sessionID, code string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, w := range slices.Clone(q.items) {
+		if w.SessionID == sessionID {
+			q.settleLocked(w, Decision{Choice: ChoiceDeny, Code: code})
+		}
+	}
+}
+
+func (q *Queue) expire(w *waiting) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.settleLocked(w, Decision{Choice: ChoiceDeny, Code: "approval_expired"})
+}
+
+func (q *Queue) settleLocked(w *waiting, d Decision) {
+	i := slices.Index(q.items, w)
+	if i < 0 {
+		return
+	}
+	q.items = slices.Delete(q.items, i, i+1)
+	w.timer.Stop()
+	w.mu.Lock()
+	w.decision = d
+	w.mu.Unlock()
+	close(w.done)
+}

@@ -1,0 +1,215 @@
+// Package session holds what binds an approved caller to its requests: the
+// session's identity, the channel it lives on, the order of its messages, what
+// it was granted, and its end.
+//
+// A session is (channel, caller evidence, capabilities, begin, end, unit). It
+// lives in memory only and never outlives its channel; its history is in the
+// ledger. Ends are judged on the boot clock, which counts suspension, at every
+// use. The package makes the ids and judges the envelope; it does no I/O and
+// takes evidence as given by its caller, the broker.
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/yett-broker/yett/internal/action"
+)
+
+// State is the state of a session.
+type State string
+
+const (
+	Pending State = "pending" // its first card waits
+	Active  State = "active"
+	Ended   State = "ended"
+)
+
+// Reasons for the end of a session.
+const (
+	ChannelClosed   = "channel_closed"
+	AgentExited     = "agent_exited"
+	ShimExited      = "shim_exited"
+	Revoked         = "revoked"
+	Expired         = "expired"
+	Idle            = "idle"
+	Locked          = "locked"
+	BrokerStopped   = "broker_stopped"
+	EvidenceChanged = "evidence_changed"
+)
+
+const (
+	// MaxLife is the longest life of a session.
+	MaxLife = 8 * time.Hour
+	// IdleLife is how long a session may say nothing.
+	IdleLife = 4 * time.Hour
+)
+
+// Grant is what one decision gave for one capability.
+type Grant struct {
+	Until time.Time     // wall clock, for display
+	end   time.Duration // since boot
+	Once  bool          // covers one action
+}
+
+// Session is one session. Its first group of fields never changes.
+type Session struct {
+	ID        string
+	ChannelID string
+	Caller    action.Caller
+	BeganAt   time.Time
+	clock     Clock
+	ctx       context.Context
+	cancel    context.CancelFunc
+
+	mu        sync.Mutex
+	state     State
+	endReason string
+	expiresAt time.Time
+	end       time.Duration // since boot
+	lastUse   time.Duration
+	sequence  int64
+	grants    map[string]Grant
+}
+
+// Context is cancelled when the session ends.
+func (s *Session) Context() context.Context { return s.ctx }
+
+// Status is a consistent view of what changes in a session.
+type Status struct {
+	State        State
+	EndReason    string
+	ExpiresAt    time.Time
+	Capabilities []string // granted and not used up, sorted
+}
+
+// Status returns the present state.
+func (s *Session) Status() Status {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	st := Status{State: s.state, EndReason: s.endReason, ExpiresAt: s.expiresAt, Capabilities: []string{}}
+	now := s.clock.SinceBoot()
+	for c, g := range s.grants {
+		if now < g.end {
+			st.Capabilities = append(st.Capabilities, c)
+		}
+	}
+	slices.Sort(st.Capabilities)
+	return st
+}
+
+// Consume judges a sequence number: it must be the next one, and is then used
+// up. Numbers begin at 1.
+func (s *Session) Consume(n int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n != s.sequence+1 {
+		return false
+	}
+	s.sequence = n
+	s.lastUse = s.clock.SinceBoot()
+	return true
+}
+
+// Activate ends the state pending. It does nothing to an ended session.
+func (s *Session) Activate() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == Pending {
+		s.state = Active
+	}
+}
+
+// Grant gives capabilities until a time, or until the session's end when until
+// is zero. With end, the session itself ends then too: its own card said so.
+func (s *Session) Grant(capabilities []string, until time.Time, once, end bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == Ended {
+		return
+	}
+	g := Grant{Until: s.expiresAt, end: s.end, Once: once}
+	if !until.IsZero() && until.Before(s.expiresAt) {
+		g.Until, g.end = until, s.clock.SinceBoot()+until.Sub(s.clock.Now())
+		if end {
+			s.expiresAt, s.end = g.Until, g.end
+		}
+	}
+	for _, c := range capabilities {
+		s.grants[c] = g
+	}
+}
+
+// Granted reports whether a capability is granted now, and how.
+func (s *Session) Granted(capability string) (Grant, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g, ok := s.grants[capability]
+	return g, ok && s.state == Active && s.clock.SinceBoot() < g.end
+}
+
+// Spend uses a grant for one action. A grant for one action is gone afterwards,
+// so that of two requests that race for it only one gets it. A live session
+// that is past its end is not spendable.
+func (s *Session) Spend(capability string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g, ok := s.grants[capability]
+	if !ok || s.state != Active || s.clock.SinceBoot() >= g.end {
+		return false
+	}
+	if g.Once {
+		delete(s.grants, capability)
+	}
+	return true
+}
+
+// Due returns the reason for which the session must end now, if any.
+func (s *Session) Due() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock.SinceBoot()
+	switch {
+	case s.state == Ended:
+		return ""
+	case now >= s.end:
+		return Expired
+	case now-s.lastUse >= IdleLife:
+		return Idle
+	}
+	return ""
+}
+
+// End ends the session and cancels its work. It reports whether this call
+// ended it; the first reason stands.
+func (s *Session) End(reason string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == Ended {
+		return false
+	}
+	s.state, s.endReason = Ended, reason
+	clear(s.grants)
+	s.cancel()
+	return true
+}
+
+// EndReason returns the reason of an ended session, else "".
+func (s *Session) EndReason() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.endReason
+}
+
+var idEncoding = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPadding(base32.NoPadding)
+
+// newID returns 160 random bits behind a prefix.
+func newID(prefix string) string {
+	var b [20]byte
+	rand.Read(b[:]) // never fails: crypto/rand aborts the process instead
+	return prefix + idEncoding.EncodeToString(b[:])
+}

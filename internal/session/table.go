@@ -1,0 +1,124 @@
+package session
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/yett-broker/yett/internal/action"
+)
+
+// Clock gives the wall clock for display and the time since boot, suspension
+// included, for judging ends.
+type Clock interface {
+	Now() time.Time
+	SinceBoot() time.Duration
+}
+
+// keptEnded bounds the ended sessions that are remembered: enough to answer
+// session_ended and to list them, not enough to grow without end.
+const keptEnded = 10_000
+
+// Table holds the sessions of one broker instance, ended ones included.
+type Table struct {
+	clock Clock
+
+	mu    sync.Mutex
+	byID  map[string]*Session
+	order []*Session
+}
+
+// NewTable returns an empty table.
+func NewTable(clock Clock) *Table { return &Table{clock: clock, byID: map[string]*Session{}} }
+
+// Channel is one accepted connection: its identity and the nonce that opens
+// one session on it.
+type Channel struct {
+	ID    string
+	Nonce string
+
+	mu      sync.Mutex
+	session *Session
+	spent   bool
+}
+
+// NewChannel makes the identity of an accepted connection.
+func NewChannel() *Channel { return &Channel{ID: newID("c_"), Nonce: newID("n_")} }
+
+// Session returns the channel's session, or nil.
+func (c *Channel) Session() *Session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.session
+}
+
+// TakeNonce spends the nonce: it reports whether nonce is this channel's and
+// was not used before.
+func (c *Channel) TakeNonce(nonce string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.spent || nonce != c.Nonce {
+		return false
+	}
+	c.spent = true
+	return true
+}
+
+// Open makes the session of a channel whose nonce was taken.
+func (t *Table) Open(c *Channel, caller action.Caller, state State) *Session {
+	ctx, cancel := context.WithCancel(context.Background())
+	now, at := t.clock.SinceBoot(), t.clock.Now().UTC().Truncate(time.Millisecond)
+	s := &Session{ID: newID("s_"), ChannelID: c.ID, Caller: caller, BeganAt: at, clock: t.clock, ctx: ctx, cancel: cancel,
+		state: state, expiresAt: at.Add(MaxLife), end: now + MaxLife, lastUse: now, grants: map[string]Grant{}}
+	c.mu.Lock()
+	c.session = s
+	c.mu.Unlock()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.byID[s.ID] = s
+	t.order = append(t.order, s)
+	t.forgetLocked()
+	return s
+}
+
+func (t *Table) forgetLocked() {
+	if len(t.order) <= 2*keptEnded {
+		return
+	}
+	excess := len(t.order) - keptEnded
+	t.order = slices.DeleteFunc(t.order, func(s *Session) bool {
+		if excess == 0 || s.Status().State != Ended {
+			return false
+		}
+		excess--
+		delete(t.byID, s.ID)
+		return true
+	})
+}
+
+// Get returns a session by id, ended ones included.
+func (t *Table) Get(id string) (*Session, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s, ok := t.byID[id]
+	return s, ok
+}
+
+// All returns the sessions in the order in which they began.
+func (t *Table) All() []*Session {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.order)
+}
+
+// Live counts the sessions that have not ended.
+func (t *Table) Live() int {
+	n := 0
+	for _, s := range t.All() {
+		if s.Status().State != Ended {
+			n++
+		}
+	}
+	return n
+}
