@@ -1,0 +1,102 @@
+package vault
+
+import (
+	"crypto/hkdf"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+
+	"golang.org/x/crypto/argon2"
+)
+
+// Argon2id costs. The parameters stand in a header that anybody may have
+// written, so they are checked before memory is taken: below the minima a fake
+// vault could harvest keys that are cheap to guess back into the passphrase,
+// above the maxima it could exhaust the machine.
+const (
+	minMemoryKiB, maxMemoryKiB = 19 << 10, 1 << 20
+	minTime, maxTime           = 2, 16
+	minThreads, maxThreads     = 1, 16
+	minSalt, maxSalt           = 16, 64
+)
+
+const keySize = 32
+
+// cost is what new slots get: 100 to 200 ms on a 2-core machine.
+var cost = KDF{Time: 3, MemoryKiB: 64 << 10, Threads: 1}
+
+// ErrKDF: key derivation parameters outside what is accepted.
+var ErrKDF = errors.New("key derivation parameters out of bounds")
+
+// KDF is the Argon2id parameters of one slot.
+type KDF struct {
+	Salt      []byte `json:"salt"`
+	Time      uint32 `json:"time"`
+	MemoryKiB uint32 `json:"memory_kib"`
+	Threads   uint8  `json:"threads"`
+}
+
+// NewKDF returns today's costs with a fresh salt.
+func NewKDF() KDF {
+	k := cost
+	k.Salt = randomBytes(minSalt)
+	return k
+}
+
+func (k KDF) check() error {
+	switch {
+	case len(k.Salt) < minSalt || len(k.Salt) > maxSalt:
+		return fmt.Errorf("%w: %d bytes of salt", ErrKDF, len(k.Salt))
+	case k.Time < minTime || k.Time > maxTime:
+		return fmt.Errorf("%w: %d passes", ErrKDF, k.Time)
+	case k.MemoryKiB < minMemoryKiB || k.MemoryKiB > maxMemoryKiB:
+		return fmt.Errorf("%w: %d KiB of memory", ErrKDF, k.MemoryKiB)
+	case k.Threads < minThreads || k.Threads > maxThreads:
+		return fmt.Errorf("%w: %d threads", ErrKDF, k.Threads)
+	}
+	return nil
+}
+
+// Keys is what a passphrase or recovery code turns into.
+type Keys struct {
+	Unlock   []byte // opens the vault
+	Approval []byte // proves decisions, see Proof
+}
+
+// Wipe clears both keys.
+func (k *Keys) Wipe() {
+	clear(k.Unlock)
+	clear(k.Approval)
+}
+
+// Derive turns a passphrase, or a recovery code in its normal form (see
+// NormalizeRecovery), into the keys of a slot. It is slow by design.
+func Derive(passphrase []byte, k KDF) (*Keys, error) {
+	if err := k.check(); err != nil {
+		return nil, fmt.Errorf("deriving keys: %w", err)
+	}
+	master := argon2.IDKey(passphrase, k.Salt, k.Time, k.MemoryKiB, k.Threads, keySize)
+	defer clear(master)
+	unlock, err := expand(master, "yett-vault/1 unlock")
+	if err != nil {
+		return nil, err
+	}
+	approval, err := expand(master, "yett-vault/1 approval")
+	if err != nil {
+		return nil, err
+	}
+	return &Keys{Unlock: unlock, Approval: approval}, nil
+}
+
+// expand derives one key from a key that is already uniform, so HKDF's extract
+// step is left out.
+func expand(key []byte, purpose string) ([]byte, error) {
+	return hkdf.Expand(sha256.New, key, purpose, keySize)
+}
+
+func randomBytes(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.Read(b) // never fails: the program ends instead
+	return b
+}
