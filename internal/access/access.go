@@ -1,0 +1,190 @@
+// Package access is what may be asked for: the access file, the immutable
+// Policy that is read from it, and Decide, a pure function.
+//
+// The file is TOML, at most 1 MiB, written by the person and applied under
+// proof. It names credentials and the one place each belongs to, hosts, and
+// capabilities; it holds no secret. Reading it is strict: unknown, duplicate
+// and case-variant keys, references to nothing, spellings that are not
+// canonical and wildcards over everything are problems, each with its line.
+//
+// Decide trusts the Policy and the canonical form of a request (package
+// action), and nothing that an agent says: the place that a credential goes to
+// comes from the Policy alone.
+package access
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/yett-broker/yett/internal/action"
+)
+
+// Kinds of credentials.
+const (
+	KindBearer = "bearer"  // an HTTP bearer token, for one origin
+	KindSSHKey = "ssh-key" // a private key, for the hosts that name it
+)
+
+// How often a person is asked: once for a session, or for each action.
+const (
+	ConfirmSession = "session"
+	ConfirmEach    = "each"
+)
+
+// Policy is an access file that was found good. It does not change.
+type Policy struct {
+	credentials  map[string]Credential
+	hosts        map[string]Host
+	capabilities map[string]*Capability
+}
+
+// Credential is a declared credential: its name, and the place that its value
+// is for. The value is not here.
+type Credential struct {
+	Name     string
+	Kind     string
+	Origin   Origin // bearer
+	Insecure bool   // plain http to other than loopback was asked for
+	Private  bool   // the place may lie in a private address range
+
+	place string
+}
+
+// Place is the canonical text of where the value may go, and what it is sealed
+// to: 'https://host:port', or for an ssh-key 'user@host:port' of every host
+// that uses it, sorted and joined by commas.
+func (c Credential) Place() string { return c.place }
+
+// Declared is a credential as the vault needs it.
+type Declared struct {
+	Name, Kind, Place string
+}
+
+// Host is an SSH server, with the only keys it may show.
+type Host struct {
+	Name     string
+	Address  Address
+	User     string
+	Key      string   // the name of an ssh-key credential
+	HostKeys []string // 'type base64', as in authorized_keys
+	Private  bool     // the address may lie in a private range
+}
+
+// Capability is something that may be granted. Which fields are set goes by
+// Kind.
+type Capability struct {
+	Name    string
+	Kind    action.Kind
+	Budget  *Budget // nil: unlimited
+	Confirm string
+	Repeat  bool // an unresolved equal action does not stop it
+
+	// http
+	Credential string
+	Methods    []string
+	Paths      []string
+	Query      []string // nil: every name; empty: none
+
+	// ssh
+	Host     string
+	Commands []string
+}
+
+// Budget allows Max actions within any Window.
+type Budget struct {
+	Max    int
+	Window time.Duration
+}
+
+func (b Budget) String() string {
+	for unit, window := range budgetWindows {
+		if b.Window == window {
+			return strconv.Itoa(b.Max) + "/" + unit
+		}
+	}
+	return strconv.Itoa(b.Max) + "/" + b.Window.String()
+}
+
+// Capability returns a copy of the capability of that name.
+func (p *Policy) Capability(name string) (*Capability, bool) {
+	c, ok := p.capabilities[name]
+	if !ok {
+		return nil, false
+	}
+	return c.clone(), true
+}
+
+// Capabilities returns copies of all capabilities, sorted by name.
+func (p *Policy) Capabilities() []*Capability {
+	out := make([]*Capability, 0, len(p.capabilities))
+	for _, name := range slices.Sorted(maps.Keys(p.capabilities)) {
+		out = append(out, p.capabilities[name].clone())
+	}
+	return out
+}
+
+// Credential returns the credential of that name.
+func (p *Policy) Credential(name string) (Credential, bool) {
+	c, ok := p.credentials[name]
+	return c, ok
+}
+
+// Credentials returns all credentials, sorted by name.
+func (p *Policy) Credentials() []Credential {
+	return slices.SortedFunc(maps.Values(p.credentials), func(a, b Credential) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// Host returns the host of that name.
+func (p *Policy) Host(name string) (Host, bool) {
+	h, ok := p.hosts[name]
+	h.HostKeys = slices.Clone(h.HostKeys)
+	return h, ok
+}
+
+// Hosts returns all hosts, sorted by name.
+func (p *Policy) Hosts() []Host {
+	out := make([]Host, 0, len(p.hosts))
+	for _, name := range slices.Sorted(maps.Keys(p.hosts)) {
+		h, _ := p.Host(name)
+		out = append(out, h)
+	}
+	return out
+}
+
+// Declared returns what the vault may hold a value for, sorted by name.
+func (p *Policy) Declared() []Declared {
+	var out []Declared
+	for _, c := range p.Credentials() {
+		out = append(out, Declared{Name: c.Name, Kind: c.Kind, Place: c.place})
+	}
+	return out
+}
+
+func (c *Capability) clone() *Capability {
+	out := *c
+	if c.Budget != nil {
+		b := *c.Budget
+		out.Budget = &b
+	}
+	out.Methods = slices.Clone(c.Methods)
+	out.Paths = slices.Clone(c.Paths)
+	out.Query = slices.Clone(c.Query)
+	out.Commands = slices.Clone(c.Commands)
+	return &out
+}
+
+// sshPlace is the place of an ssh-key: every host that uses it.
+func sshPlace(hosts map[string]Host, key string) string {
+	var places []string
+	for _, h := range hosts {
+		if h.Key == key {
+			places = append(places, h.User+"@"+h.Address.String())
+		}
+	}
+	slices.Sort(places)
+	return strings.Join(slices.Compact(places), ",")
+}

@@ -1,0 +1,90 @@
+package access
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/yett-broker/yett/internal/action"
+)
+
+// Codes of a refusal, as the wire has them.
+const (
+	CodeUnknown    = "capability_unknown"
+	CodeNotGranted = "capability_not_granted"
+	CodeOutside    = action.CodeOutside
+)
+
+// Decision is the answer to one request. Detail is the cause, for the agent;
+// it names nothing of the file but the capability.
+type Decision struct {
+	Allowed    bool
+	Code       string
+	Detail     string
+	Capability *Capability // nil when unknown
+}
+
+// Decide says whether a granted capability covers a request in canonical form.
+func (p *Policy) Decide(granted func(capability string) bool, r action.Request) Decision {
+	c, ok := p.Capability(r.Capability)
+	if !ok {
+		return Decision{Code: CodeUnknown, Detail: "there is no such capability"}
+	}
+	if !granted(c.Name) {
+		return Decision{Code: CodeNotGranted, Detail: "the capability is not granted to this session", Capability: c}
+	}
+	why := ""
+	switch {
+	case r.Kind() != c.Kind:
+		why = "the capability is for " + string(c.Kind) + " actions"
+	case c.Kind == action.KindHTTP:
+		why = p.outsideHTTP(c, r.HTTP)
+	default:
+		why = outsideSSH(c, r.SSH)
+	}
+	if why != "" {
+		return Decision{Code: CodeOutside, Detail: why, Capability: c}
+	}
+	return Decision{Allowed: true, Capability: c}
+}
+
+// outsideHTTP returns why an action is outside of a capability, or nothing.
+func (p *Policy) outsideHTTP(c *Capability, h *action.HTTP) string {
+	// A path that is not canonical was not made by NewHTTP: what it would match
+	// is not what an upstream would serve.
+	if path, refusal := action.CanonicalPath(h.Path); refusal != nil || path != h.Path {
+		return "the path is not in canonical form"
+	}
+	if !slices.Contains(c.Methods, h.Method) {
+		return "the method is not among those of the capability"
+	}
+	if !slices.ContainsFunc(c.Paths, func(pattern string) bool { return matchPath(pattern, h.Path) }) {
+		return "the path is not among those of the capability"
+	}
+	own := ownParameter(p.credentials[c.Credential].Kind)
+	for _, name := range h.QueryNames() {
+		if own != "" && strings.EqualFold(name, own) {
+			return "query parameter " + own + " belongs to the credential"
+		}
+		if c.Query != nil && !slices.Contains(c.Query, name) {
+			return "a query parameter is not among those of the capability"
+		}
+	}
+	return ""
+}
+
+// ownParameter is the query parameter that carries a credential of a kind: RFC
+// 6750 section 2.3 lets a bearer token stand in the query, where it would
+// compete with the broker's.
+func ownParameter(kind string) string {
+	if kind == KindBearer {
+		return "access_token"
+	}
+	return ""
+}
+
+func outsideSSH(c *Capability, s *action.SSH) string {
+	if !slices.ContainsFunc(c.Commands, func(pattern string) bool { return matchCommand(pattern, s.Command) }) {
+		return "the command is not among those of the capability"
+	}
+	return ""
+}
