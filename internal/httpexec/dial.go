@@ -1,0 +1,165 @@
+package httpexec
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	resolveTimeout = 10 * time.Second
+	dialTimeout    = 10 * time.Second
+	tlsTimeout     = 10 * time.Second
+)
+
+// conn is one connection to one target. One goroutine uses it at a time.
+type conn struct {
+	key     poolKey
+	tcp     *net.TCPConn
+	raw     syscall.RawConn // of tcp
+	rw      net.Conn        // tcp, or TLS over it
+	in      *limitedConn
+	br      *bufio.Reader // over in
+	born    time.Time
+	timer   *time.Timer // owned by the pool: ends an idle connection
+	pending bool        // owned by the pool: to be closed when its call is over
+}
+
+// limitedConn bounds what one answer's head may make us read.
+type limitedConn struct {
+	net.Conn
+	left int64
+}
+
+func (l *limitedConn) Read(p []byte) (int, error) {
+	if l.left <= 0 {
+		return 0, errHeadTooLong
+	}
+	if int64(len(p)) > l.left {
+		p = p[:l.left]
+	}
+	n, err := l.Conn.Read(p)
+	l.left -= int64(n)
+	return n, err
+}
+
+// abort closes c so that bytes which the kernel still holds are not sent.
+func (c *conn) abort() {
+	c.tcp.SetLinger(0)
+	c.tcp.Close()
+}
+
+// connect resolves the target once, checks every address, and dials one of
+// those that it checked. Nothing of the request is sent.
+func (e *Executor) connect(ctx context.Context, t Target, key poolKey, deadline time.Time) (*conn, error) {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	rule := addressRule{private: t.Private, plain: t.Scheme == "http" && !t.Insecure, ownPorts: e.ownPorts}
+	addrs, err := e.lookup(ctx, t.Host)
+	if err != nil {
+		return nil, notSent(fmt.Errorf("looking up %s: %w", t.Host, plain(err)))
+	}
+	targets := make([]netip.AddrPort, len(addrs))
+	for i, a := range addrs {
+		targets[i] = netip.AddrPortFrom(a.Unmap(), uint16(t.Port))
+		// One bad address among good ones is how rebinding looks: refuse all.
+		if reason := rule.refuse(netip.AddrPortFrom(a, uint16(t.Port))); reason != "" {
+			return nil, blocked(reason)
+		}
+	}
+	tcp, err := dial(ctx, rule, targets)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		tcp.Close()
+		return nil, notSent(plain(err))
+	}
+	c := &conn{key: key, tcp: tcp, raw: raw, rw: tcp, born: time.Now()}
+	if t.Scheme == "https" {
+		if c.rw, err = e.secure(ctx, tcp, t.Host); err != nil {
+			tcp.Close()
+			return nil, err
+		}
+	}
+	if err := c.rw.SetDeadline(deadline); err != nil {
+		tcp.Close()
+		return nil, notSent(plain(err))
+	}
+	c.in = &limitedConn{Conn: c.rw}
+	c.br = bufio.NewReader(c.in)
+	return c, nil
+}
+
+func (e *Executor) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{a}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	addrs, err := e.resolve(ctx, host)
+	if err == nil && len(addrs) == 0 {
+		err = &net.DNSError{Err: "no addresses", Name: host, IsNotFound: true}
+	}
+	return addrs, err
+}
+
+// dial tries the addresses in the resolver's order; each but the last gets an
+// equal share of the time.
+func dial(ctx context.Context, rule addressRule, targets []netip.AddrPort) (*net.TCPConn, error) {
+	until := time.Now().Add(dialTimeout)
+	if d, ok := ctx.Deadline(); ok && d.Before(until) {
+		until = d
+	}
+	var failed error
+	for i, ap := range targets {
+		share := time.Until(until) / time.Duration(len(targets)-i)
+		refused := ""
+		d := net.Dialer{Timeout: max(share, time.Millisecond)}
+		// The last word on the address is spoken where the socket exists.
+		d.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
+			got, err := netip.ParseAddrPort(address)
+			if err != nil {
+				return err
+			}
+			if refused = rule.refuse(got); refused != "" {
+				return syscall.EACCES
+			}
+			return nil
+		}
+		c, err := d.DialContext(ctx, "tcp", ap.String())
+		if refused != "" {
+			return nil, blocked(refused)
+		}
+		if err == nil {
+			return c.(*net.TCPConn), nil
+		}
+		failed = notSent(fmt.Errorf("dialling %s: %w", ap, plain(err)))
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, failed
+}
+
+func (e *Executor) secure(ctx context.Context, tcp *net.TCPConn, host string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, tlsTimeout)
+	defer cancel()
+	c := tls.Client(tcp, &tls.Config{
+		ServerName: strings.TrimSuffix(host, "."),
+		RootCAs:    e.roots,
+		MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"http/1.1"},
+	})
+	if err := c.HandshakeContext(ctx); err != nil {
+		return nil, notSent(fmt.Errorf("TLS with %s: %w", host, plain(err)))
+	}
+	return c, nil
+}

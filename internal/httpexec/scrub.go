@@ -1,0 +1,177 @@
+package httpexec
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"math/bits"
+	"slices"
+)
+
+// mark stands where an echo of the credential was.
+const mark = "[redacted by yett]"
+
+// scrubber replaces echoes of one secret: the secret itself, reversed, in hex,
+// and in base64 at each of its three alignments, each in any letter case and
+// each also with any of its characters escaped (see decode) or with line
+// breaks or zero bytes in between (wrapped base64, UTF-16).
+type scrubber struct {
+	patterns []pattern
+	first    [256]uint16 // which patterns may begin with this byte; escaped if it begins an escape
+	backing  []byte      // of every pattern: wiped at the end
+	scratch  []byte
+	longest  int
+	count    int
+}
+
+// pattern is one spelling of the secret in lower case.
+type pattern struct {
+	text        []byte
+	left, right bool // the next character on that side holds some bits of the secret too
+	escapable   bool // has characters that begin an escape, so that it can be read in two ways
+}
+
+const escaped = 1 << 15
+
+func newScrubber(secret []byte) *scrubber {
+	n := len(secret)
+	s := &scrubber{backing: make([]byte, 0, 16*n+64)}
+	s.add(secret, false, false)
+	from := len(s.backing)
+	s.backing = append(s.backing, secret...)
+	reversed := s.backing[from:len(s.backing):len(s.backing)]
+	slices.Reverse(reversed)
+	s.add(reversed, false, false)
+
+	scratch := make([]byte, 2*n+16)
+	hex.Encode(scratch, secret)
+	s.add(scratch[:2*n], false, false)
+	plain := make([]byte, n+2)
+	for lead := range 3 {
+		copy(plain[lead:], secret)
+		in := plain[:lead+n]
+		begin, end := (lead*8+5)/6, (lead+n)*8/6
+		right := (lead+n)*8%6 != 0
+		base64.StdEncoding.Encode(scratch, in)
+		s.add(scratch[begin:end], lead > 0, right)
+		if slices.ContainsFunc(scratch[begin:end], func(c byte) bool { return c == '+' || c == '/' }) {
+			base64.URLEncoding.Encode(scratch, in)
+			s.add(scratch[begin:end], lead > 0, right)
+		}
+		clear(plain)
+	}
+	clear(scratch)
+	s.first['%'] |= escaped
+	s.first['\\'] |= escaped
+	s.first['&'] |= escaped
+	return s
+}
+
+func (s *scrubber) add(text []byte, left, right bool) {
+	from := len(s.backing)
+	for _, c := range text {
+		s.backing = append(s.backing, lower(c))
+	}
+	p := pattern{text: s.backing[from:len(s.backing):len(s.backing)], left: left, right: right}
+	p.escapable = slices.ContainsFunc(p.text, beginsEscape)
+	bit := uint16(1) << len(s.patterns)
+	s.first[p.text[0]] |= bit
+	s.first[upper(p.text[0])] |= bit
+	s.patterns = append(s.patterns, p)
+	s.longest = max(s.longest, len(p.text))
+}
+
+func (s *scrubber) wipe() {
+	clear(s.backing[:cap(s.backing)])
+	clear(s.scratch[:cap(s.scratch)])
+}
+
+// lookahead is how far an echo that begins before some place may reach beyond
+// it.
+func (s *scrubber) lookahead() int { return s.longest*maxStep + maxStep }
+
+// text scrubs a header's name or value.
+func (s *scrubber) text(v string) string {
+	s.scratch = append(s.scratch[:0], v...)
+	found := s.find(s.scratch, len(s.scratch), false)
+	if found == nil {
+		return v
+	}
+	return string(s.replace(s.scratch, len(s.scratch), found))
+}
+
+// bytes returns the first cut bytes of raw, scrubbed. raw may be longer, so
+// that an echo across the cut is seen whole; broken says that raw ends
+// somewhere in the middle, where a mere beginning of an echo counts too. raw
+// is used up.
+func (s *scrubber) bytes(raw []byte, cut int, broken bool) []byte {
+	found := s.find(raw, cut, broken)
+	if found == nil {
+		clear(raw[cut:])
+		return raw[:cut:cut]
+	}
+	out := s.replace(raw, cut, found)
+	clear(raw)
+	return out
+}
+
+// span is a part of the searched bytes, from the first up to the second.
+type span struct{ from, to int }
+
+// find returns the echoes that begin before cut, in order, joined where they
+// overlap.
+func (s *scrubber) find(b []byte, cut int, broken bool) []span {
+	var found []span
+	for i := range cut {
+		candidates := s.first[b[i]]
+		if candidates == 0 {
+			continue
+		}
+		if candidates&escaped != 0 {
+			for level := 1; level <= 2; level++ {
+				if c, _, ok := decode(b, i, level); ok {
+					candidates |= s.first[c]
+				}
+			}
+			candidates &^= escaped
+		}
+		to, from := 0, i
+		for ; candidates != 0; candidates &= candidates - 1 {
+			p := &s.patterns[bits.TrailingZeros16(candidates)]
+			end := p.match(b, i, broken)
+			if end == 0 {
+				continue
+			}
+			if p.left && i > 0 && isBase64(b[i-1]) {
+				from = i - 1
+			}
+			if p.right && end < len(b) && isBase64(b[end]) {
+				end++
+			}
+			to = max(to, end)
+		}
+		if to == 0 {
+			continue
+		}
+		if n := len(found); n > 0 && from < found[n-1].to {
+			found[n-1].to = max(found[n-1].to, to)
+		} else {
+			found = append(found, span{from, to})
+		}
+	}
+	return found
+}
+
+func (s *scrubber) replace(b []byte, cut int, found []span) []byte {
+	out := make([]byte, 0, cut+len(found)*len(mark))
+	at := 0
+	for _, f := range found {
+		out = append(out, b[at:f.from]...)
+		out = append(out, mark...)
+		at = f.to
+	}
+	s.count += len(found)
+	if at < cut {
+		out = append(out, b[at:cut]...)
+	}
+	return out
+}
