@@ -43,6 +43,25 @@ type Request struct {
 	SSH        *SSH   `json:"ssh,omitempty"`
 }
 
+// Kind says which of the two kinds of action a request or a capability is.
+type Kind string
+
+const (
+	KindHTTP Kind = "http"
+	KindSSH  Kind = "ssh"
+)
+
+// Kind is empty for a request that does not set exactly one action.
+func (r Request) Kind() Kind {
+	switch {
+	case r.HTTP != nil && r.SSH == nil:
+		return KindHTTP
+	case r.SSH != nil && r.HTTP == nil:
+		return KindSSH
+	}
+	return ""
+}
+
 // HTTP is a canonical HTTP action. Path and Query are sent byte for byte.
 type HTTP struct {
 	Method  string   `json:"method"`
@@ -99,5 +118,12 @@ type Refusal struct {
 	Code   string
 	Detail string
 }
+
+// The codes of a Refusal: what was sent has no meaning, or it has one that
+// may never be asked for.
+const (
+	CodeBadRequest = "bad_request"
+	CodeOutside    = "action_outside_capability"
+)
 
 func (r *Refusal) Error() string { return r.Detail }

@@ -1,0 +1,154 @@
+package action
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"mime"
+	"mime/multipart"
+	"strings"
+)
+
+// overrideNames are parameters by which web frameworks and API gateways let a
+// request say 'read me as another method' or 'add these headers', spelled as
+// foldParameter spells them: Rack, Symfony and Laravel (_method), Salesforce
+// (_HttpMethod), Firebase (x-http-method-override), Google ($httpHeaders).
+var overrideNames = map[string]bool{
+	"_method":                true,
+	"_http_method":           true,
+	"_httpmethod":            true,
+	"$httpmethod":            true,
+	"$httpheaders":           true,
+	"x_http_method":          true,
+	"x_http_method_override": true,
+	"x_method_override":      true,
+}
+
+func isOverrideName(name string) bool { return overrideNames[foldParameter(name)] }
+
+// foldParameter spells a parameter name as the most lenient upstream reads it:
+// PHP drops leading spaces, reads '.', ' ' and a lone '[' as '_', takes
+// 'name[]' for name and ends it at a NUL.
+func foldParameter(name string) string {
+	name, _, _ = strings.Cut(name, "\x00")
+	name = strings.TrimSpace(name)
+	if base, _, ok := strings.Cut(name, "["); ok && base != "" {
+		name = base
+	}
+	return strings.Map(func(c rune) rune {
+		switch {
+		case c == '.' || c == ' ' || c == '[' || c == '-':
+			return '_'
+		case 'A' <= c && c <= 'Z':
+			return c - 'A' + 'a'
+		}
+		return c
+	}, name)
+}
+
+// checkBodyOverride refuses a body that an upstream could read as a form in
+// which a field replaces the method. A body without a content type counts as a
+// form, because Rack reads it as one.
+func checkBodyOverride(h *HTTP) *Refusal {
+	if len(h.Body) == 0 {
+		return nil
+	}
+	header, has := h.Header("Content-Type")
+	kind := strings.ToLower(header)
+	encoding, _ := h.Header("Content-Encoding")
+	form := !has || strings.Contains(kind, "form")
+	if form && encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return outside("a form body with a content encoding cannot be read")
+	}
+	switch {
+	case strings.Contains(kind, "multipart/"):
+		return checkMultipart(header, h.Body)
+	case strings.Contains(kind, "json"):
+		return checkJSON(h.Body)
+	case form:
+		if strings.Contains(kind, "charset") && !strings.Contains(kind, "utf-8") && !strings.Contains(kind, "ascii") && !strings.Contains(kind, "iso-8859-1") {
+			return outside("a form body in another character set than UTF-8 cannot be read")
+		}
+		return checkForm(string(h.Body))
+	}
+	return nil
+}
+
+// checkForm splits at ';' too, as older parsers do.
+func checkForm(body string) *Refusal {
+	for pair := range strings.FieldsFuncSeq(body, func(c rune) bool { return c == '&' || c == ';' }) {
+		name, _, _ := strings.Cut(pair, "=")
+		if name = lenientUnescape(strings.ReplaceAll(name, "+", " ")); isOverrideName(name) {
+			return outside("form field %q would replace the method or the headers", name)
+		}
+	}
+	return nil
+}
+
+// checkMultipart reads the field names of a form. One that cannot be read to
+// its end is refused: another parser may find fields in it.
+func checkMultipart(contentType string, body []byte) *Refusal {
+	media, params, err := mime.ParseMediaType(contentType)
+	if err != nil || params["boundary"] == "" {
+		return badRequest("content-type of a multipart body cannot be read")
+	}
+	if media != "multipart/form-data" {
+		return nil
+	}
+	parts := multipart.NewReader(bytes.NewReader(body), params["boundary"])
+	for {
+		part, err := parts.NextRawPart()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return badRequest("multipart body cannot be read")
+		}
+		dispositions := part.Header.Values("Content-Disposition")
+		if len(dispositions) != 1 {
+			return badRequest("a part of the multipart body has no single content-disposition")
+		}
+		_, params, err := mime.ParseMediaType(dispositions[0])
+		if err != nil {
+			return badRequest("a content-disposition of the multipart body cannot be read")
+		}
+		if name := params["name"]; isOverrideName(name) {
+			return outside("form field %q would replace the method or the headers", name)
+		}
+	}
+}
+
+// checkJSON looks at the members of the outermost object: Laravel takes its
+// method override from there. What is not JSON passes: no such framework reads
+// it either.
+func checkJSON(body []byte) *Refusal {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(body, &members) != nil {
+		return nil
+	}
+	for name := range members {
+		if isOverrideName(name) {
+			return outside("member %q would replace the method or the headers", name)
+		}
+	}
+	return nil
+}
+
+// lenientUnescape decodes what can be decoded and keeps the rest.
+func lenientUnescape(s string) string {
+	if !strings.Contains(s, "%") {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '%' {
+			if v, ok := unhex(s[i+1:]); ok {
+				b.WriteByte(v)
+				i += 2
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
