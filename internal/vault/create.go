@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 	"unicode/utf8"
 
 	"github.com/yett-broker/yett/internal/durable"
@@ -18,11 +17,20 @@ const minPassphrase = 8
 // ErrPassphraseShort: a passphrase of fewer than 8 characters.
 var ErrPassphraseShort = fmt.Errorf("a passphrase needs at least %d characters", minPassphrase)
 
+// CheckPassphrase refuses a new passphrase that is too short to protect a file
+// that others may come to read.
+func CheckPassphrase(passphrase []byte) error {
+	if utf8.RuneCount(passphrase) < minPassphrase {
+		return ErrPassphraseShort
+	}
+	return nil
+}
+
 // Create makes a new vault in dir, which is made if it is not there, and
 // returns the recovery code as printed. The code is kept nowhere.
 func Create(dir string, passphrase []byte) (recoveryCode string, err error) {
-	if utf8.RuneCount(passphrase) < minPassphrase {
-		return "", ErrPassphraseShort
+	if err := CheckPassphrase(passphrase); err != nil {
+		return "", err
 	}
 	if err := makeDir(dir); err != nil {
 		return "", fmt.Errorf("making the vault's directory: %w", err)
@@ -91,72 +99,4 @@ func copyRandom(into []byte) {
 	b := randomBytes(len(into))
 	copy(into, b)
 	clear(b)
-}
-
-// makeDir makes dir and what is missing above it, 0700 whatever the umask. An
-// empty directory of the account is closed to others; one with something in it
-// that is open to others may be somebody's home, and is refused.
-func makeDir(dir string) error {
-	info, err := os.Lstat(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		if parent := filepath.Dir(dir); parent != dir {
-			if _, err := os.Stat(parent); errors.Is(err, fs.ErrNotExist) {
-				if err := makeDir(parent); err != nil {
-					return err
-				}
-			}
-		}
-		if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-		info, err = os.Lstat(dir)
-	}
-	if err != nil {
-		return err
-	}
-	if err := ownDir(dir, info); err != nil {
-		return err
-	}
-	if info.Mode().Perm() == 0o700 {
-		return nil
-	}
-	if info.Mode().Perm()&0o077 != 0 {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			return err
-		}
-		if len(entries) != 0 {
-			return checkMode(dir, info)
-		}
-	}
-	return os.Chmod(dir, 0o700)
-}
-
-// checkDir refuses a directory that others could put files into or look into.
-func checkDir(dir string) error {
-	info, err := os.Lstat(dir)
-	if err != nil {
-		return err
-	}
-	if err := ownDir(dir, info); err != nil {
-		return err
-	}
-	return checkMode(dir, info)
-}
-
-func ownDir(dir string, info fs.FileInfo) error {
-	if !info.IsDir() {
-		return fmt.Errorf("%s is not a directory", dir)
-	}
-	if st, ok := info.Sys().(*syscall.Stat_t); !ok || int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s belongs to another account", dir)
-	}
-	return nil
-}
-
-func checkMode(dir string, info fs.FileInfo) error {
-	if info.Mode().Perm()&0o077 != 0 {
-		return fmt.Errorf("%s is open to others (mode %#o)", dir, info.Mode().Perm())
-	}
-	return nil
 }

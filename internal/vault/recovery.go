@@ -24,6 +24,13 @@ var crockford = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPaddi
 // ErrRecoveryCode: the text is not a recovery code, or one that was mistyped.
 var ErrRecoveryCode = errors.New("not a valid recovery code")
 
+// NewRecoveryCode returns a fresh code as printed, for SetSlot.
+func NewRecoveryCode() string {
+	code := newRecoveryCode()
+	defer clear(code)
+	return printedRecovery(code)
+}
+
 // newRecoveryCode returns a code in its normal form.
 func newRecoveryCode() []byte {
 	random := randomBytes(recoveryRandom)

@@ -5,18 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
-	"syscall"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/yett-broker/yett/internal/durable"
 )
-
-// lockWait is how long a save waits for another process's save.
-const lockWait = 5 * time.Second
 
 // ErrTooLarge: the vault would outgrow what it can be read back with.
 var ErrTooLarge = errors.New("the vault is full")
@@ -36,6 +28,9 @@ type draft struct {
 func (v *Vault) change(edit func(o *opened, d *draft) error) error {
 	v.saving.Lock()
 	defer v.saving.Unlock()
+	if v.dir == "" {
+		return errNowhere
+	}
 
 	d, old, next, err := v.prepare(edit)
 	if err != nil {
@@ -58,12 +53,13 @@ func (v *Vault) prepare(edit func(o *opened, d *draft) error) (d *draft, old, ne
 	if v.open == nil {
 		return nil, nil, nil, ErrLocked
 	}
-	d = &draft{header: v.file.header, keys: v.open.keys.clone(), content: v.open.content.clone()}
+	keys := v.open.keys.clone()
 	defer func() {
 		if err != nil {
-			d.keys.destroy()
+			keys.destroy()
 		}
 	}()
+	d = &draft{header: v.file.header, keys: keys, content: v.open.content.clone()}
 	d.header.Slots = append([]sealedSlot(nil), d.header.Slots...)
 	d.header.Generation++
 	if err := edit(v.open, d); err != nil {
@@ -137,31 +133,4 @@ func sealContent(h header, keys *keyring, c *content) (*file, error) {
 	}
 	defer clear(p)
 	return sealFile(h, keys.data(), p)
-}
-
-// lockDir excludes other writers of the vault in dir until unlock is called.
-// The kernel drops the lock when its holder dies, so a stale one cannot exist.
-func lockDir(dir string, wait time.Duration) (unlock func(), err error) {
-	f, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("taking the write lock: %w", err)
-	}
-	if err := f.Chmod(0o600); err != nil { // the umask may have taken bits away
-		f.Close()
-		return nil, fmt.Errorf("taking the write lock: %w", err)
-	}
-	for deadline := time.Now().Add(wait); ; time.Sleep(5 * time.Millisecond) {
-		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return func() { f.Close() }, nil
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
-			f.Close()
-			return nil, fmt.Errorf("taking the write lock: %w", err)
-		}
-		if time.Now().After(deadline) {
-			f.Close()
-			return nil, ErrBusy
-		}
-	}
 }

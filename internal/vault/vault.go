@@ -88,7 +88,8 @@ const (
 // concurrently. A vault that was unlocked is to be locked before it is dropped,
 // since its keys lie in memory that the garbage collector does not know.
 type Vault struct {
-	dir string
+	dir        string // "" for a backup
+	rolledBack bool
 
 	saving sync.Mutex // held over one change, disk included; taken before mu
 
@@ -102,12 +103,6 @@ type opened struct {
 	keys    *keyring
 	values  cipher.AEAD // seals single values; holds a copy of its key
 	content *content    // never changed in place
-}
-
-// Slot tells a client how to derive the keys of one slot.
-type Slot struct {
-	Name string `json:"name"`
-	KDF  KDF    `json:"kdf"`
 }
 
 // Load reads the vault in dir and leaves it locked. Nothing in it is
@@ -129,20 +124,17 @@ func Load(dir string) (*Vault, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the vault: %w", err)
 	}
-	return &Vault{dir: dir, file: f}, nil
+	v := &Vault{dir: dir, file: f}
+	if prev, err := readFile(filepath.Join(dir, FileName+durable.Previous)); err == nil {
+		v.rolledBack = prev.header.Generation > f.header.Generation
+	}
+	return v, nil
 }
 
-// Slots lists the slots with what is needed to derive their keys.
-func (v *Vault) Slots() []Slot {
-	v.mu.RLock()
-	defer v.mu.RUnlock()
-	slots := make([]Slot, len(v.file.header.Slots))
-	for i, s := range v.file.header.Slots {
-		slots[i] = Slot{Name: s.Name, KDF: s.KDF}
-		slots[i].KDF.Salt = bytes.Clone(s.KDF.Salt)
-	}
-	return slots
-}
+// RolledBack reports that at Load the previous generation was a later one: an
+// older file was put in place. That it is false proves nothing, since both may
+// have been replaced; the ledger's head knows the generation too.
+func (v *Vault) RolledBack() bool { return v.rolledBack }
 
 // Generation counts the saves of this vault.
 func (v *Vault) Generation() uint64 {
