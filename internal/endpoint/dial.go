@@ -109,6 +109,13 @@ func dial(ctx context.Context, l Location, installed program) (*Conn, error) {
 	c, err := prove(raw, uid, installed)
 	if err != nil {
 		raw.Close()
+	}
+	switch {
+	case errors.Is(err, peer.ErrGone):
+		return nil, unavailable(Stale, err)
+	case errors.Is(err, peer.ErrUnsupported):
+		return nil, unavailable(Unsafe, err)
+	case err != nil:
 		return nil, unavailable(Imposter, err)
 	}
 	return c, nil
