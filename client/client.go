@@ -1,0 +1,102 @@
+// Package client speaks to a running Yett broker over its local socket: for
+// native programs that ask for actions without MCP, and for Yett's own shim
+// and command line.
+//
+//	conn, err := client.Dial(ctx, client.Options{Program: "nightly-report", Version: "1.4", Role: client.RoleNative})
+//	session, err := conn.OpenSession(ctx, []string{"http:billing.read"}, "the nightly report")
+//	state, err := session.Wait(ctx, 50_000) // until a person has decided
+//	op, err := session.Do(ctx, "http:billing.read", client.Action{Method: &get, Path: &path}, "", 50_000)
+//
+// The package trusts the broker only after it has proven itself: the socket
+// lies where the contract says, its owner is this account, and what is read
+// was written by the process that listens (package endpoint). Whoever links
+// this package is the caller in the broker's eyes; nothing here proves more
+// than the kernel does.
+//
+// The bytes on the socket are described by docs/protocol.md: JSON-RPC 2.0, one
+// message a line. Refusals are *Error values with a code, a sentence for the
+// program and a next step for the person. Nothing is ever sent twice: when the
+// channel ends under a call, the error is a *ClosedError that says whether the
+// request had been sent.
+package client
+
+import (
+	"github.com/yett-broker/yett/internal/action"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+// Roles that a program may claim. RoleShim is checked by the broker.
+const (
+	RoleShim   = wire.RoleShim
+	RoleNative = wire.RoleNative
+	RoleCLI    = wire.RoleCLI
+)
+
+// MaxWaitMS is the longest wait_ms that the broker accepts.
+const MaxWaitMS = wire.MaxWaitMS
+
+// The messages of the socket.
+type (
+	// Error is a refusal of the broker; compare codes with errors.Is and
+	// &Error{Code: …}.
+	Error = wire.Error
+	// Reason says why an operation was denied.
+	Reason = wire.Reason
+	// Pending points at the card that a person must decide.
+	Pending = wire.Pending
+	// Action is one HTTP or SSH action.
+	Action = wire.Action
+	// Query maps query names to values.
+	Query = wire.Query
+	// HelloResult is what the broker answered to the greeting.
+	HelloResult = wire.HelloResult
+	// SessionResult is the state of a session.
+	SessionResult = wire.SessionResult
+	// AccessListResult is what may be asked for and what is granted.
+	AccessListResult = wire.AccessListResult
+	// Access is one capability in an AccessListResult.
+	Access = wire.Access
+	// BodyResult is a piece of a body.
+	BodyResult = wire.OperationBodyResult
+	// HTTPResult is the result of a completed HTTP action.
+	HTTPResult = wire.HTTPResult
+	// SSHResult is the result of a completed SSH action.
+	SSHResult = wire.SSHResult
+	// NotSent is the result of an action that provably never left.
+	NotSent = wire.NotSent
+	// State is the state of an operation.
+	State = action.State
+)
+
+// States of an operation.
+const (
+	Queued        = action.Queued
+	Executing     = action.Executing
+	Completed     = action.Completed
+	Denied        = action.Denied
+	Indeterminate = action.Indeterminate
+)
+
+// Options says who dials. All of it is claimed and shown as such.
+type Options struct {
+	Program string
+	Version string
+	Role    string // RoleNative when empty
+	Labels  map[string]string
+}
+
+// ClosedError reports that the channel ended before a reply came. When Sent is
+// true the request may have been carried out.
+type ClosedError struct {
+	Sent  bool
+	Cause error
+}
+
+func (e *ClosedError) Error() string {
+	if e.Sent {
+		return "the channel to the broker ended before it answered: " + e.Cause.Error()
+	}
+	return "the channel to the broker has ended: " + e.Cause.Error()
+}
+
+func (e *ClosedError) Unwrap() error { return e.Cause }

@@ -1,0 +1,168 @@
+package shim
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/yett-broker/yett/client"
+	"github.com/yett-broker/yett/internal/endpoint"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+// link is the way to the broker: at most one channel with one session at a
+// time, made when a call needs it. A session that is gone is never mended: the
+// next call gets a new channel and a new session, which needs new decisions.
+type link struct {
+	locate  func() (endpoint.Location, error)
+	version string
+	guard   stdioGuard
+
+	turn chan struct{} // capacity 1: held while dialling
+
+	mu      sync.Mutex
+	current *attachment
+	lost    string // why the one before ended, until an agent was told
+	shut    string // why there will be no other
+	test    string // the home of a test broker
+}
+
+// attachment is a channel with its session.
+type attachment struct {
+	conn    *client.Conn
+	session *client.Session
+
+	mu    sync.Mutex
+	asked string // the capabilities of the request_access that a card waits for
+}
+
+func newLink(locate func() (endpoint.Location, error), version string, guard stdioGuard) *link {
+	return &link{locate: locate, version: version, guard: guard, turn: make(chan struct{}, 1)}
+}
+
+var errShut = errors.New("yett-mcp is ending")
+
+// attach returns the session, opening one if there is none. news is what the
+// agent must be told about it.
+func (l *link) attach(ctx context.Context, agent *mcp.Implementation) (a *attachment, news string, err error) {
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return nil, "", ctx.Err()
+	}
+	if a, err := l.live(); a != nil || err != nil {
+		return a, "", err
+	}
+	loc, err := l.locate()
+	if err != nil {
+		return nil, "", err
+	}
+	if loc.Test {
+		l.mu.Lock()
+		l.test = loc.Home
+		l.mu.Unlock()
+	}
+	conn, err := client.DialLocation(ctx, loc, client.Options{
+		Program: program, Version: l.version, Role: client.RoleShim, Labels: l.guard.labels(agent)})
+	if err != nil {
+		return nil, "", err
+	}
+	session, err := conn.OpenSessionPassing(ctx, l.guard.pass, nil, "")
+	if err != nil {
+		conn.Close()
+		return nil, "", err
+	}
+	a = &attachment{conn: conn, session: session}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.shut != "" {
+		conn.Close()
+		return nil, "", errShut
+	}
+	l.current = a
+	if l.lost != "" {
+		news = "This is a new session with Yett: " + l.lost + " It has no capabilities yet: call request_access, and a person decides anew."
+		l.lost = ""
+	}
+	return a, news, nil
+}
+
+// live returns the attachment if it still stands.
+func (l *link) live() (*attachment, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.shut != "" {
+		return nil, errShut
+	}
+	if l.current == nil {
+		return nil, nil
+	}
+	select {
+	case <-l.current.conn.Done():
+		l.dropLocked("the channel of the one before ended.")
+		return nil, nil
+	default:
+		return l.current, nil
+	}
+}
+
+// settle looks at what a call on a came back with and drops a session that
+// cannot be used any more.
+func (l *link) settle(a *attachment, err error) {
+	var refused *client.Error
+	var closed *client.ClosedError
+	why := ""
+	switch {
+	case errors.As(err, &closed):
+		why = "the channel of the one before ended."
+	case errors.As(err, &refused):
+		switch refused.Code {
+		case wire.CodeSessionEnded:
+			why = "the one before has ended" + endReason(refused) + "."
+		case wire.CodeSessionUnknown, wire.CodeWrongChannel, wire.CodeSequenceInvalid:
+			why = "the broker no longer accepted the one before (" + refused.Code + ")."
+		}
+	}
+	if why == "" {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.current == a {
+		l.dropLocked(why)
+	}
+}
+
+func (l *link) dropLocked(why string) {
+	l.current.conn.Close()
+	l.current, l.lost = nil, why
+}
+
+func endReason(e *client.Error) string {
+	if r, ok := e.Data["end_reason"].(string); ok && r != "" {
+		return " (" + r + ")"
+	}
+	return ""
+}
+
+// testHome returns the home of a broker that runs for tests, else "".
+func (l *link) testHome() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.test
+}
+
+// close ends channel and session for good.
+func (l *link) close(why string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.shut == "" {
+		l.shut = why
+	}
+	if l.current != nil {
+		l.dropLocked(why)
+	}
+}

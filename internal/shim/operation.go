@@ -1,0 +1,124 @@
+package shim
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/yett-broker/yett/client"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+// operation words the state of an operation. capability is empty when it was
+// asked for by id.
+func (c *call) operation(ctx context.Context, s *client.Session, op client.Operation, capability string) *mcp.CallToolResult {
+	switch op.State {
+	case client.Completed:
+		return c.completed(ctx, s, op)
+	case client.Queued:
+		lines := []string{"queued: operation " + op.OperationID + " waits and nothing was executed yet."}
+		if op.Pending != nil {
+			lines = append(lines, pendingLines(op.Pending)...)
+		}
+		lines = append(lines, fmt.Sprintf("Next: call get_operation with operation_id %q; an approved action is carried out by that call. Do not repeat the action.", op.OperationID))
+		return text(false, append(lines, indented(op))...)
+	case client.Executing:
+		return text(false, "executing: operation "+op.OperationID+" is under way and may already have had its effect.",
+			fmt.Sprintf("Next: call get_operation with operation_id %q. Do not repeat the action.", op.OperationID), indented(op))
+	case client.Denied:
+		return denied(op, capability)
+	case client.Indeterminate:
+		message, nextStep := "Nobody knows.", "Check at the other side whether it happened."
+		if op.Reason != nil {
+			message, nextStep = op.Reason.Message, op.Reason.NextStep
+		}
+		return failure("indeterminate", "operation "+op.OperationID+" may or may not have happened. "+message, nextStep,
+			"Do not repeat it before that is known.", indented(op))
+	}
+	return failure(wire.CodeInternal, fmt.Sprintf("The broker answered with the unknown state %q.", op.State), "Update yett-mcp.", indented(op))
+}
+
+func denied(op client.Operation, capability string) *mcp.CallToolResult {
+	r := op.Reason
+	if r == nil {
+		r = wire.NewReason(wire.ReasonDenied, "")
+	}
+	more := []string{"denied: operation " + op.OperationID + " was not executed and will not be."}
+	if r.Code == wire.ReasonCapabilityNotGranted {
+		if capability == "" {
+			capability = "the capability"
+		}
+		more = append(more, "Next for you: call request_access with "+capability+", then repeat the action.")
+	}
+	return failure(r.Code, r.Message, r.NextStep, append(more, indented(op))...)
+}
+
+// completed words a known outcome and adds the bodies that are short text.
+func (c *call) completed(ctx context.Context, s *client.Session, op client.Operation) *mcp.CallToolResult {
+	var shape struct {
+		Status *int            `json:"status"`
+		Exit   json.RawMessage `json:"exit"`
+		Sent   *bool           `json:"sent"`
+	}
+	if err := json.Unmarshal(op.Result, &shape); err != nil {
+		return failure(wire.CodeInternal, "The broker's result cannot be read: "+err.Error()+".", "Update yett-mcp.", indented(op))
+	}
+	switch {
+	case shape.Sent != nil && !*shape.Sent:
+		var r client.NotSent
+		if json.Unmarshal(op.Result, &r) == nil {
+			return failure("not_sent", r.Error+". The action never left; it had no effect.",
+				"Correct what it says, or try again later.", indented(op))
+		}
+	case shape.Exit != nil:
+		var r client.SSHResult
+		if json.Unmarshal(op.Result, &r) == nil {
+			return c.sshResult(ctx, s, op, r)
+		}
+	case shape.Status != nil:
+		var r client.HTTPResult
+		if json.Unmarshal(op.Result, &r) == nil {
+			return c.httpResult(ctx, s, op, r)
+		}
+	}
+	return text(false, "completed: operation "+op.OperationID+".", indented(op))
+}
+
+func (c *call) httpResult(ctx context.Context, s *client.Session, op client.Operation, r client.HTTPResult) *mcp.CallToolResult {
+	lines := []string{fmt.Sprintf("completed: HTTP %d %s (operation %s).", r.Status, http.StatusText(r.Status), op.OperationID)}
+	if r.Truncated {
+		lines = append(lines, "The body was cut off at the broker's limit.")
+	}
+	if r.Redacted > 0 {
+		lines = append(lines, fmt.Sprintf("%d echoes of the credential in the answer were replaced.", r.Redacted))
+	}
+	if r.Withheld != "" {
+		lines = append(lines, "The body is withheld: "+r.Withheld)
+	}
+	lines = append(lines, indented(op))
+	if r.BodyRef != "" {
+		lines = append(lines, c.body(ctx, s, "body", r.BodyRef, r.Size)...)
+	}
+	return text(false, lines...)
+}
+
+func (c *call) sshResult(ctx context.Context, s *client.Session, op client.Operation, r client.SSHResult) *mcp.CallToolResult {
+	how := "the exit status is unknown"
+	switch {
+	case r.Exit.Status != nil:
+		how = fmt.Sprintf("exit status %d", *r.Exit.Status)
+	case r.Exit.Signal != "":
+		how = "ended by signal " + r.Exit.Signal
+	}
+	lines := []string{"completed: " + how + " (operation " + op.OperationID + ")."}
+	if r.StdoutTruncated || r.StderrTruncated {
+		lines = append(lines, "The output was cut off at the broker's limit.")
+	}
+	lines = append(lines, indented(op))
+	lines = append(lines, c.body(ctx, s, "stdout", r.StdoutRef, r.StdoutSize)...)
+	lines = append(lines, c.body(ctx, s, "stderr", r.StderrRef, r.StderrSize)...)
+	return text(false, lines...)
+}

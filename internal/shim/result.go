@@ -1,0 +1,146 @@
+package shim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/yett-broker/yett/client"
+	"github.com/yett-broker/yett/internal/endpoint"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+// internalError answers a request other than a tool call that broke a handler.
+var internalError = &jsonrpc.Error{Code: codeInternal, Message: "yett-mcp failed in a way that it did not expect; see its standard error"}
+
+// text makes a result of one block that can be read without any other.
+func text(isError bool, lines ...string) *mcp.CallToolResult {
+	return &mcp.CallToolResult{IsError: isError, Content: []mcp.Content{&mcp.TextContent{Text: strings.Join(lines, "\n")}}}
+}
+
+// failure is a refusal: a code, a sentence for the agent, and the next step.
+func failure(code, message, nextStep string, more ...string) *mcp.CallToolResult {
+	lines := []string{code + ": " + message}
+	lines = append(lines, more...)
+	if nextStep != "" {
+		lines = append(lines, "Next step: "+nextStep)
+	}
+	return text(true, lines...)
+}
+
+func badCall(bad *badArguments) *mcp.CallToolResult {
+	return failure(wire.CodeBadRequest, bad.message+".", "Correct the arguments and call the tool again. Nothing was executed.")
+}
+
+// unreachable says why there is no session with a broker.
+func unreachable(err error) *mcp.CallToolResult {
+	const nothing = "Nothing was executed."
+	var refused *client.Error
+	var down *endpoint.UnavailableError
+	switch {
+	case errors.As(err, &refused):
+		return failure(refused.Code, refused.Message, refused.NextStep, nothing)
+	case errors.As(err, &down):
+		message, nextStep := unavailable(down)
+		return failure(wire.CodeUnavailable, message, nextStep, nothing)
+	case errors.Is(err, errShut), errors.Is(err, context.Canceled):
+		return failure(wire.CodeUnavailable, "yett-mcp is ending.", "Restart the agent's MCP server.", nothing)
+	}
+	return failure(wire.CodeUnavailable, "The Yett broker did not answer: "+err.Error()+".", "Look at: yett status and the broker's log.", nothing)
+}
+
+// unavailable words the causes that need different steps.
+func unavailable(e *endpoint.UnavailableError) (message, nextStep string) {
+	message, nextStep = wire.Advice(wire.CodeUnavailable)
+	switch e.Cause {
+	case endpoint.NotAnswering:
+		return "The Yett broker runs but does not answer.", "Look at: yett status and the broker's log."
+	case endpoint.Unsafe, endpoint.Imposter:
+		return "Whoever listens at the broker's socket was not proven to be Yett's broker, so nothing was sent: " + e.Err.Error() + ".",
+			"Look at: yett doctor."
+	}
+	return message, nextStep
+}
+
+// requestFailed words an error of a request in a session. After a request that
+// could act, it says what is known of the action.
+func requestFailed(err error, mayHaveActed bool) *mcp.CallToolResult {
+	var refused *client.Error
+	var closed *client.ClosedError
+	switch {
+	case errors.As(err, &refused):
+		return refusedCall(refused)
+	case errors.As(err, &closed) && mayHaveActed && closed.Sent:
+		return failure("outcome_unknown", "The channel to the broker ended before it answered; the action may or may not have been executed.",
+			"Do not simply repeat it. Look at yett activity, or check at the other side.")
+	case errors.As(err, &closed):
+		return failure(wire.CodeUnavailable, "The channel to the broker ended. Nothing was executed by this call.",
+			"Call again: the next call opens a new session. If the broker does not run: yett serve, then yett unlock.")
+	case errors.Is(err, wire.ErrFrameTooLarge):
+		return failure(wire.CodeFrameTooLarge, "The arguments are longer than 1 MiB. Nothing was executed.", "Send less at once.")
+	case mayHaveActed && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)):
+		return failure("outcome_unknown", "The call was given up before the broker answered; the action may still be carried out.",
+			"Do not simply repeat it. Look at yett activity.")
+	case errors.Is(err, context.DeadlineExceeded):
+		return failure(wire.CodeUnavailable, "The broker did not answer in time.", "Call again; if it stays so, look at yett status.")
+	case errors.Is(err, context.Canceled):
+		return failure(wire.CodeUnavailable, "The call was given up.", "Call again if it is still needed.")
+	}
+	return failure(wire.CodeInternal, err.Error()+".", "Report it.")
+}
+
+// refusedCall words an error of the broker, with the operation it is about.
+func refusedCall(e *client.Error) *mcp.CallToolResult {
+	var more []string
+	if id, ok := e.Data["operation_id"].(string); ok {
+		more = append(more, "It is operation "+id+".")
+	}
+	switch e.Code {
+	case wire.CodeSessionEnded:
+		more = append(more, "The session with Yett has ended"+endReason(e)+". The next call opens a new one, which has no capabilities until request_access was decided.")
+	case wire.CodeOutcomeUnknown:
+		more = append(more, "Nothing was executed now.")
+	}
+	return failure(e.Code, e.Message, e.NextStep, more...)
+}
+
+// finish puts before a result what holds for every result of this session.
+func (c *call) finish(r *mcp.CallToolResult) *mcp.CallToolResult {
+	var before []string
+	if home := c.link.testHome(); home != "" {
+		before = append(before, "[test broker under --home "+home+"]")
+	}
+	if c.news != "" {
+		before = append(before, c.news)
+	}
+	if first, ok := r.Content[0].(*mcp.TextContent); ok && len(before) > 0 {
+		first.Text = strings.Join(append(before, first.Text), "\n")
+	}
+	return r
+}
+
+// indented returns v as JSON for reading.
+func indented(v any) string {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(v); err != nil {
+		return fmt.Sprintf("(not readable: %v)", err)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func pendingLines(p *client.Pending) []string {
+	lines := []string{fmt.Sprintf("The card shows the words %q; tell the person, so that they know which one it is.", p.Tag)}
+	where := "in a terminal: yett pending, then yett approve " + p.ApprovalID
+	if p.ConsoleURL != nil {
+		where = "at " + *p.ConsoleURL + ", or " + where
+	}
+	return append(lines, "The person decides "+where+". The card expires at "+p.ExpiresAt.UTC().Format("2006-01-02 15:04:05 MST")+".")
+}

@@ -1,0 +1,239 @@
+// Package shim is yett-mcp: an MCP server over standard input and output
+// (https://modelcontextprotocol.io) that an agent starts, and that passes what
+// the agent asks to the broker. It holds no secret and no policy.
+//
+// Whom it trusts: the broker, after package endpoint has proven it; of the
+// agent nothing but what package peer can tell about who writes on standard
+// input. What an agent sends is read once, strictly (inspect, parse,
+// wire.DecodeParams), before the MCP SDK or the broker sees it.
+//
+// Its life is the agent's: the end of standard input, the death of the process
+// that started it, a stranger on the pipe, a write that nobody reads and the
+// usual signals each end it, and with it the channel and the session. It never
+// starts a broker and never sends an action twice.
+//
+// On standard output stand protocol lines only. The descriptor is moved away
+// before anything is read, and descriptor 1 then leads to standard error, so
+// that nothing printed by mistake, not even by a crash, gets between them.
+package shim
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/yett-broker/yett/internal/endpoint"
+	"github.com/yett-broker/yett/internal/peer"
+)
+
+// Exit codes.
+const (
+	exitDone   = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// program is what the shim calls itself towards agent and broker.
+const program = "yett-mcp"
+
+// sealWait bounds how long the end waits for a line that is being written.
+const sealWait = 40 * time.Millisecond
+
+// Run serves one agent and returns the exit code. stdout must be descriptor 1:
+// it is taken over for the life of the process.
+func Run(args []string, version string, stdin, stdout, stderr *os.File) int {
+	flags := flag.NewFlagSet(program, flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	home := flags.String("home", "", "use the broker that was started with --home `DIR` (for tests)")
+	showVersion := flags.Bool("version", false, "print the version and exit")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			return exitDone
+		}
+		return exitUsage
+	}
+	if flags.NArg() > 0 {
+		fmt.Fprintf(stderr, "%s: unexpected argument %q\n", program, flags.Arg(0))
+		return exitUsage
+	}
+	if *showVersion {
+		fmt.Fprintln(stdout, program, version)
+		return exitDone
+	}
+	locate := endpoint.Default
+	if *home != "" {
+		locate = func() (endpoint.Location, error) { return endpoint.InHome(*home) }
+	}
+	return serve(version, locate, stdin, stdout, stderr, tools())
+}
+
+func serve(version string, locate func() (endpoint.Location, error), stdin, stdout, stderr *os.File, catalogue []tool) int {
+	complain := func(err error) int {
+		fmt.Fprintf(stderr, "%s: %v\n", program, err)
+		return exitFailed
+	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	signal.Ignore(syscall.SIGPIPE) // a reader that went away is an error to handle, on any descriptor
+	protocol, err := takeStdout(stdout)
+	if err != nil {
+		return complain(fmt.Errorf("taking over standard output: %w", err))
+	}
+	started, parentDied := watchParent(stderr)
+	in, guard, err := guardStdin(stdin, protocol, started)
+	if err != nil {
+		return complain(fmt.Errorf("guarding standard input: %w", err))
+	}
+	link := newLink(locate, version, guard)
+	defer link.close("yett-mcp is ending")
+
+	work, giveUp := context.WithCancel(context.Background())
+	defer giveUp()
+	out := newOutput(protocol)
+	t := newTransport(in, out)
+	t.lastLine = func(cause error) {
+		if stranger(cause) {
+			t.gate.close(strangerRefusal)
+			link.close("another process reached the pipe to yett-mcp")
+		}
+		giveUp()
+	}
+	server := newServer(version, stderr)
+	for _, tool := range catalogue {
+		tool.register(work, server, link)
+	}
+	if _, err := server.Connect(context.Background(), t, nil); err != nil {
+		return complain(fmt.Errorf("starting the MCP server: %w", err))
+	}
+
+	var cause error
+	select {
+	case <-t.ended:
+		cause = t.err
+	case <-out.failed:
+		cause = errOutputClosed
+	case <-guard.intruded:
+		cause = peer.ErrIntruded
+		t.lastLine(cause)
+		t.settle()
+	case <-parentDied:
+	case <-signals:
+	}
+	link.close("yett-mcp is ending")
+	out.seal(sealWait)
+	if cause != nil {
+		return complain(cause)
+	}
+	return exitDone
+}
+
+// stranger reports whether somebody else than the agent reached the pipe.
+func stranger(err error) bool {
+	return errors.Is(err, peer.ErrIntruded) || errors.Is(err, peer.ErrSender)
+}
+
+var strangerRefusal = &refusal{code: codeServer, name: "attribution_failed",
+	message:  "another process than the agent opened or wrote to the pipe to yett-mcp; the session has ended",
+	nextStep: "Find out which process that was, then restart the agent's MCP server."}
+
+func newServer(version string, stderr io.Writer) *mcp.Server {
+	server := mcp.NewServer(&mcp.Implementation{Name: "yett", Title: "Yett", Version: version}, &mcp.ServerOptions{
+		Instructions: instructions,
+		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
+		Logger:       slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelError})),
+	})
+	server.AddReceivingMiddleware(survivePanic(stderr))
+	return server
+}
+
+// survivePanic turns a panic of a handler into an answer: one broken call must
+// not take the agent's other calls with it.
+func survivePanic(stderr io.Writer) mcp.Middleware {
+	return func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {
+			defer func() {
+				p := recover()
+				if p == nil {
+					return
+				}
+				fmt.Fprintf(stderr, "%s: panic in %s: %v\n%s", program, method, p, debug.Stack())
+				res, err = nil, internalError
+				if method == "tools/call" {
+					res, err = failure("internal", "yett-mcp failed in a way that it did not expect; whether an action was executed is not known.",
+						"Look at yett activity, and report what yett-mcp wrote to standard error."), nil
+				}
+			}()
+			return next(ctx, method, req)
+		}
+	}
+}
+
+// watchParent returns the id of the process that started this one and a
+// channel that is closed when it dies; nil where the kernel cannot tell.
+func watchParent(stderr io.Writer) (int, <-chan struct{}) {
+	parent, err := peer.Parent()
+	if err != nil {
+		fmt.Fprintf(stderr, "%s: the process that started it cannot be watched: %v\n", program, err)
+		return os.Getppid(), nil
+	}
+	return parent.PID(), parent.Done()
+}
+
+// stdioGuard is what the shim knows about the stdio hop.
+type stdioGuard struct {
+	kind     string
+	word     string   // what guards it, as the broker is told
+	pass     *os.File // the socket that the broker must see, nil on a pipe
+	intruded <-chan struct{}
+}
+
+func guardStdin(stdin, stdout *os.File, parent int) (lineReader, stdioGuard, error) {
+	s, err := peer.GuardStdin(stdin, stdout, parent)
+	if errors.Is(err, peer.ErrUnsupported) {
+		return &plainReader{r: stdin}, stdioGuard{kind: "other", word: "none: " + err.Error()}, nil
+	}
+	if err != nil {
+		return nil, stdioGuard{}, err
+	}
+	g := stdioGuard{kind: s.Kind, intruded: s.Intruded()}
+	switch {
+	case !s.Guarded:
+		g.word = "none: " + s.Why
+	case s.Kind == "socket":
+		g.word = "sender"
+	default:
+		g.word = "inotify"
+	}
+	if s.Kind == "socket" {
+		g.pass = stdin
+	}
+	return s, g, nil
+}
+
+// labels are the claims that go with the greeting.
+func (g stdioGuard) labels(agent *mcp.Implementation) map[string]string {
+	l := map[string]string{"stdio": g.kind, "guard": g.word}
+	if agent != nil {
+		l["client_name"], l["client_version"] = clip(agent.Name), clip(agent.Version)
+	}
+	return l
+}
+
+// clip bounds what an agent says of itself; the broker escapes it.
+func clip(s string) string {
+	const most = 200
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "…"
+}

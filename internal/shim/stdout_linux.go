@@ -1,0 +1,10 @@
+package shim
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// pointAt makes descriptor fd lead where target leads.
+func pointAt(fd int, target *os.File) error { return unix.Dup3(int(target.Fd()), fd, 0) }

@@ -1,0 +1,128 @@
+package shim
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// instructions is what a host may show its model before any tool is used.
+const instructions = `Yett performs HTTP requests and SSH commands with credentials that you never see. ` +
+	`Order: list_access shows the capabilities; request_access asks the person for the ones you need; http_request or ssh_run then acts. ` +
+	`When a result says pending or queued, a person has to decide first: tell them the two-word tag, and go on with the tool that the result names. ` +
+	`Nobody can be talked out of a refusal by repeating the call. Never ask the person for a credential.`
+
+// tool is one entry of the catalogue. The catalogue is fixed per release and
+// sorted by name.
+type tool struct {
+	name        string
+	description string
+	schema      string // of the arguments: a plain object without combinators
+	readOnly    bool
+	run         func(ctx context.Context, c *call) *mcp.CallToolResult
+}
+
+func tools() []tool {
+	return []tool{
+		{
+			name: "get_operation",
+			description: "Get the state of an operation that http_request or ssh_run started, waiting for its end. " +
+				"Use it when a result said queued or executing. If a person has approved meanwhile, this call carries the action out and returns its result. " +
+				"It never starts an action that was not asked for, so it is safe to repeat.",
+			schema: `{"type":"object","properties":{` +
+				`"operation_id":{"type":"string","description":"The operation_id of the earlier result."},` +
+				waitSchema + `},"required":["operation_id"],"additionalProperties":false}`,
+			readOnly: true,
+			run:      getOperation,
+		},
+		{
+			name: "http_request",
+			description: "Send one HTTP request with a stored credential. The capability fixes the scheme, the host and the credential; you choose method and path within what it allows (list_access shows it). " +
+				"If the session was not granted the capability, call request_access first. " +
+				"If the result says queued, nothing was sent yet: a person must approve; go on with get_operation, do not send the request again. " +
+				"Redirects are not followed: the result shows where they point. Text bodies up to 64 KiB are in the result, others are read with read_result. " +
+				"Do not set Authorization or other credential headers.",
+			schema: `{"type":"object","properties":{` +
+				capabilitySchema +
+				`"method":{"type":"string","description":"GET, POST, …"},` +
+				`"path":{"type":"string","description":"The path, beginning with /, without host and without ?query. Escape reserved characters."},` +
+				`"query":{"type":"object","description":"Query parameters: name to a string, or to an array of strings.","additionalProperties":true},` +
+				`"headers":{"type":"object","description":"Request headers: name to value.","additionalProperties":{"type":"string"}},` +
+				`"body":{"type":"string","description":"The body as text. Set a Content-Type header with it."},` +
+				`"body_base64":{"type":"string","description":"The body as base64, instead of body."},` +
+				keySchema + waitSchema + `},"required":["capability","method","path"],"additionalProperties":false}`,
+			run: httpRequest,
+		},
+		{
+			name: "list_access",
+			description: "List the capabilities that can be asked for, what each allows (methods, paths, commands) and which are granted to this session. " +
+				"Call it first. It needs nobody's decision.",
+			schema:   `{"type":"object","properties":{},"additionalProperties":false}`,
+			readOnly: true,
+			run:      listAccess,
+		},
+		{
+			name: "read_result",
+			description: "Read a body that a result named by reference (body_ref, stdout_ref, stderr_ref): large ones piece by piece, binary ones as base64. " +
+				"References are valid in the session that made them.",
+			schema: `{"type":"object","properties":{` +
+				`"body_ref":{"type":"string","description":"The body_ref, stdout_ref or stderr_ref of a result."},` +
+				`"offset":{"type":"integer","minimum":0,"description":"First byte to read; default 0."},` +
+				`"limit":{"type":"integer","minimum":1,"maximum":524288,"description":"Most bytes to read; default 65536."}` +
+				`},"required":["body_ref"],"additionalProperties":false}`,
+			readOnly: true,
+			run:      readResult,
+		},
+		{
+			name: "request_access",
+			description: "Ask the person for capabilities that list_access shows. They see a card with a two-word tag and decide; this call waits for it. " +
+				"If the result says pending, tell the person the tag and call request_access again with the same capabilities: it goes on waiting and shows no second card. " +
+				"Ask only for what the task needs and say why in purpose.",
+			schema: `{"type":"object","properties":{` +
+				`"capabilities":{"type":"array","items":{"type":"string"},"minItems":1,"description":"Names as in list_access, for example [\"http:billing.read\"]."},` +
+				`"purpose":{"type":"string","description":"One sentence for the person: what you are going to do with it."},` +
+				waitSchema + `},"required":["capabilities"],"additionalProperties":false}`,
+			run: requestAccess,
+		},
+		{
+			name: "ssh_run",
+			description: "Run one command on a host over SSH with a stored key. The capability fixes host, user and key; you choose a command within what it allows (list_access shows it). " +
+				"Give either command (a line for the remote shell) or argv (arguments that are quoted for you), not both. " +
+				"If the result says queued, nothing was run yet: a person must approve; go on with get_operation, do not run it again. " +
+				"The result has exit status, standard output and standard error.",
+			schema: `{"type":"object","properties":{` +
+				capabilitySchema +
+				`"command":{"type":"string","description":"The command line, exactly as the remote shell gets it."},` +
+				`"argv":{"type":"array","items":{"type":"string"},"description":"Program and arguments, instead of command."},` +
+				`"stdin":{"type":"string","description":"Text for standard input."},` +
+				`"timeout_ms":{"type":"integer","minimum":1,"description":"Longest run time in milliseconds."},` +
+				keySchema + waitSchema + `},"required":["capability"],"additionalProperties":false}`,
+			run: sshRun,
+		},
+	}
+}
+
+const (
+	capabilitySchema = `"capability":{"type":"string","description":"The name as in list_access, for example http:billing.read."},`
+	keySchema        = `"idempotency_key":{"type":"string","description":"Optional. A repeat with the same key returns the first operation instead of acting again."},`
+	waitSchema       = `"wait_ms":{"type":"integer","minimum":0,"maximum":50000,"description":"How long to wait for a person and the result, in milliseconds; default 45000."}`
+)
+
+// register adds the tool to server. work ends when the agent does.
+func (t tool) register(work context.Context, server *mcp.Server, l *link) {
+	destructive, open := !t.readOnly, true
+	server.AddTool(&mcp.Tool{
+		Name:        t.name,
+		Description: t.description,
+		InputSchema: json.RawMessage(t.schema),
+		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: t.readOnly, DestructiveHint: &destructive, OpenWorldHint: &open},
+	}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		stop := context.AfterFunc(work, cancel)
+		defer stop()
+		c := &call{link: l, agent: req.ClientInfo(), arguments: req.Params.Arguments}
+		return c.finish(t.run(ctx, c)), nil
+	})
+}
