@@ -112,7 +112,8 @@ func checkMultipart(contentType string, body []byte) *Refusal {
 		if err != nil {
 			return badRequest("a content-disposition of the multipart body cannot be read")
 		}
-		if name := params["name"]; isOverrideName(name) {
+		// Go keeps a backslash before any other character than a quote; others drop it.
+		if name := strings.ReplaceAll(params["name"], `\`, ""); isOverrideName(name) {
 			return outside("form field %q would replace the method or the headers", name)
 		}
 	}

@@ -139,7 +139,7 @@ var shellWords = []string{
 }
 
 // isPlainProgram holds for the first word, where 'a=b' would be an assignment
-// and 'if' the beginning of a statement.
+// and 'if' the beginning of a statement (in fish it is one even quoted).
 func isPlainProgram(arg string) bool {
 	return !strings.Contains(arg, "=") && !slices.Contains(shellWords, arg)
 }
