@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"strings"
@@ -24,27 +25,27 @@ type conn struct {
 	tcp     *net.TCPConn
 	raw     syscall.RawConn // of tcp
 	rw      net.Conn        // tcp, or TLS over it
-	in      *limitedConn
-	br      *bufio.Reader // over in
+	in      *limitedReader
+	br      *bufio.Reader // over in, which is over rw
 	born    time.Time
 	timer   *time.Timer // owned by the pool: ends an idle connection
 	pending bool        // owned by the pool: to be closed when its call is over
 }
 
-// limitedConn bounds what one answer's head may make us read.
-type limitedConn struct {
-	net.Conn
+// limitedReader bounds what one answer's head may make us read.
+type limitedReader struct {
+	r    io.Reader
 	left int64
 }
 
-func (l *limitedConn) Read(p []byte) (int, error) {
+func (l *limitedReader) Read(p []byte) (int, error) {
 	if l.left <= 0 {
 		return 0, errHeadTooLong
 	}
 	if int64(len(p)) > l.left {
 		p = p[:l.left]
 	}
-	n, err := l.Conn.Read(p)
+	n, err := l.r.Read(p)
 	l.left -= int64(n)
 	return n, err
 }
@@ -93,7 +94,7 @@ func (e *Executor) connect(ctx context.Context, t Target, key poolKey, deadline 
 		tcp.Close()
 		return nil, notSent(plain(err))
 	}
-	c.in = &limitedConn{Conn: c.rw}
+	c.in = &limitedReader{r: c.rw}
 	c.br = bufio.NewReader(c.in)
 	return c, nil
 }

@@ -39,14 +39,14 @@ const (
 
 // Target is the one place that a capability's credential may go to.
 type Target struct {
-	Scheme   string // "https", or "http" for loopback or with Insecure
-	Host     string // name or address, without port, lower case
-	Port     int    // 0: the scheme's own
-	Private  bool   // private and loopback ranges are allowed: the access file names them
-	Insecure bool   // plain http beyond loopback is allowed: the access file says so
-	Timeout  time.Duration
-	MaxBody  int64  // decoded bytes
-	Session  string // connections are never shared between sessions; see CloseSession
+	Scheme   string        // "https", or "http" for loopback or with Insecure
+	Host     string        // name or address, without port, lower case
+	Port     int           // 0: the scheme's own
+	Private  bool          // private and loopback ranges are allowed: the access file names them (http to loopback needs this)
+	Insecure bool          // plain http beyond loopback is allowed: the access file says so
+	Timeout  time.Duration // over everything; 0: DefaultTimeout
+	MaxBody  int64         // decoded bytes; 0: DefaultMaxBody
+	Session  string        // connections are never shared between sessions; see CloseSession
 }
 
 // Credential is what is put into the request, and where. Secret is lent: it is

@@ -1,8 +1,6 @@
 package httpexec
 
-import (
-	"bytes"
-)
+import "bytes"
 
 const (
 	maxGap   = 4  // line breaks and zero bytes between two characters
@@ -10,25 +8,41 @@ const (
 	minBegun = 4  // characters of a pattern at a broken end that count as an echo
 )
 
+// reading is how many layers of each kind of escape a text is taken to have
+// over a pattern that has characters which begin escapes itself.
+type reading struct{ percent, backslash, entity int }
+
+func (r reading) layers(c byte) int {
+	switch c {
+	case '%':
+		return r.percent
+	case '\\':
+		return r.backslash
+	}
+	return r.entity
+}
+
+// readings are tried in this order. A text escapes throughout or not at all,
+// and seldom in more than one way.
+var readings = []reading{
+	{}, {percent: 1}, {percent: 2}, {backslash: 1}, {backslash: 2}, {entity: 1}, {entity: 2}, {1, 1, 1}, {2, 2, 2},
+}
+
 // match returns the end of p at b[i:], or 0. Where broken says that b was cut
 // off, a beginning of p that reaches the end of b is a match as well.
 func (p *pattern) match(b []byte, i int, broken bool) int {
-	if !p.escapable {
-		return p.matchLevel(b, i, 2, broken)
+	if !p.escapable { // then no character can be read in two ways
+		return p.matchReading(b, i, reading{2, 2, 2}, broken)
 	}
-	// The pattern has characters that begin escapes: it is ambiguous whether
-	// the text escapes them. A text does so throughout or not at all.
-	for level := range 3 {
-		if end := p.matchLevel(b, i, level, broken); end != 0 {
+	for _, r := range readings {
+		if end := p.matchReading(b, i, r, broken); end != 0 {
 			return end
 		}
 	}
 	return 0
 }
 
-// matchLevel prefers, for every character, the reading with that many layers
-// of escapes, then those with fewer, then the others.
-func (p *pattern) matchLevel(b []byte, i, level int, broken bool) int {
+func (p *pattern) matchReading(b []byte, i int, r reading, broken bool) int {
 	at := i
 	for k, want := range p.text {
 		if k > 0 {
@@ -36,10 +50,10 @@ func (p *pattern) matchLevel(b []byte, i, level int, broken bool) int {
 		}
 		width := 0
 		if at < len(b) {
-			width = step(b, at, want, level)
+			width = step(b, at, want, r)
 		}
 		if width == 0 {
-			if broken && k >= minBegun && len(b)-at < maxStep/4 {
+			if broken && k >= minBegun && cutOff(b, at) {
 				return len(b)
 			}
 			return 0
@@ -49,28 +63,48 @@ func (p *pattern) matchLevel(b []byte, i, level int, broken bool) int {
 	return at
 }
 
-// step returns the width of the character at b[at] if it may be read as want.
-func step(b []byte, at int, want byte, level int) int {
+// cutOff reports whether b ends at b[at], or in an escape that begins there.
+func cutOff(b []byte, at int) bool {
+	return at == len(b) || len(b)-at < 12 && beginsEscape(b[at])
+}
+
+// step returns the width of the character at b[at] if it may be read as want,
+// or 0. The layers that r expects are tried first, then fewer, then more.
+func step(b []byte, at int, want byte, r reading) int {
 	c := b[at]
 	if !beginsEscape(c) {
-		if lower(c) == want || c == '+' && want == ' ' {
+		if same(c, want) {
 			return 1
 		}
 		return 0
 	}
-	for l := level; l >= 0; l-- {
-		if l == 0 {
-			if c == want {
-				return 1
-			}
-		} else if v, width, ok := decode(b, at, l); ok && lower(v) == want {
+	layers := r.layers(c)
+	for l := layers; l >= 0; l-- {
+		if width := readAs(b, at, want, l); width != 0 {
 			return width
 		}
 	}
-	for l := level + 1; l <= 2; l++ {
-		if v, width, ok := decode(b, at, l); ok && lower(v) == want {
+	for l := layers + 1; l <= 2; l++ {
+		if width := readAs(b, at, want, l); width != 0 {
 			return width
 		}
+	}
+	return 0
+}
+
+// same compares a character of a text with one of a pattern: in URLs a plus
+// may be a space.
+func same(c, want byte) bool { return lower(c) == want || c == '+' && want == ' ' }
+
+func readAs(b []byte, at int, want byte, layers int) int {
+	if layers == 0 {
+		if b[at] == want {
+			return 1
+		}
+		return 0
+	}
+	if c, width, ok := decode(b, at, layers); ok && same(c, want) {
+		return width
 	}
 	return 0
 }
@@ -99,21 +133,21 @@ func skipGap(b []byte, at int, want byte) int {
 func beginsEscape(c byte) bool { return c == '%' || c == '\\' || c == '&' }
 
 // decode reads the escape at b[at], which begins with one of %, \ and &: as it
-// stands in URLs, in JSON and program texts, and in HTML. Level 2 is the same
+// stands in URLs, in JSON and program texts, and in HTML; with 2 layers, the same
 // escaped once more.
-func decode(b []byte, at, level int) (c byte, width int, ok bool) {
+func decode(b []byte, at, layers int) (c byte, width int, ok bool) {
 	switch b[at] {
 	case '%':
-		return decodePercent(b[at:], level)
+		return decodePercent(b[at:], layers)
 	case '\\':
-		return decodeBackslash(b[at:], level)
+		return decodeBackslash(b[at:], layers)
 	}
-	return decodeEntity(b[at:], level)
+	return decodeEntity(b[at:], layers)
 }
 
-func decodePercent(b []byte, level int) (byte, int, bool) {
+func decodePercent(b []byte, layers int) (byte, int, bool) {
 	skip := 1
-	if level == 2 {
+	if layers == 2 {
 		if len(b) < 3 || b[1] != '2' || b[2] != '5' {
 			return 0, 0, false
 		}
@@ -123,13 +157,13 @@ func decodePercent(b []byte, level int) (byte, int, bool) {
 	return c, skip + 2, ok
 }
 
-func decodeBackslash(b []byte, level int) (byte, int, bool) {
+func decodeBackslash(b []byte, layers int) (byte, int, bool) {
 	n := 1 // of backslashes: an escaped escape has two or more
 	for n < len(b) && n < 5 && b[n] == '\\' {
 		n++
 	}
-	if n >= 2*level && n > 1 {
-		if level == 1 {
+	if n >= 2*layers && n > 1 {
+		if layers == 1 {
 			return '\\', 2, true
 		}
 		return '\\', 4, true
@@ -162,8 +196,8 @@ var entities = []struct {
 	c    byte
 }{{"&amp;", '&'}, {"&lt;", '<'}, {"&gt;", '>'}, {"&quot;", '"'}, {"&apos;", '\''}}
 
-func decodeEntity(b []byte, level int) (byte, int, bool) {
-	if level == 2 { // &amp;quot; is &quot; escaped: read it without the amp;
+func decodeEntity(b []byte, layers int) (byte, int, bool) {
+	if layers == 2 { // &amp;quot; is &quot; escaped: read it without the amp;
 		if !bytes.HasPrefix(b, []byte("&amp;")) {
 			return 0, 0, false
 		}

@@ -21,8 +21,8 @@ func (c Credential) check() error {
 		return notSent(errors.New("the stored credential is too short"))
 	}
 	for _, b := range c.Secret {
-		if b < 0x20 || b == 0x7f {
-			return notSent(errors.New("the stored credential has a control character or line break in it"))
+		if b < 0x20 || b >= 0x7f { // no bearer token has these: they come with copy and paste
+			return notSent(errors.New("the stored credential has a line break, control character or character beyond ASCII in it"))
 		}
 	}
 	if c.Secret[0] == ' ' || c.Secret[len(c.Secret)-1] == ' ' {

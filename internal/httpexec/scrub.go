@@ -127,8 +127,8 @@ func (s *scrubber) find(b []byte, cut int, broken bool) []span {
 			continue
 		}
 		if candidates&escaped != 0 {
-			for level := 1; level <= 2; level++ {
-				if c, _, ok := decode(b, i, level); ok {
+			for layers := 1; layers <= 2; layers++ {
+				if c, _, ok := decode(b, i, layers); ok {
 					candidates |= s.first[c]
 				}
 			}

@@ -20,10 +20,13 @@ func (t Target) normal() (Target, error) {
 	if t.Port < 1 || t.Port > 65535 {
 		return t, blocked("the port is out of range")
 	}
-	if t.Timeout <= 0 {
+	if t.Timeout < 0 || t.MaxBody < 0 {
+		return t, blocked("a limit is negative")
+	}
+	if t.Timeout == 0 {
 		t.Timeout = DefaultTimeout
 	}
-	if t.MaxBody <= 0 {
+	if t.MaxBody == 0 {
 		t.MaxBody = DefaultMaxBody
 	}
 	if n := len(t.Host); n > 2 && t.Host[0] == '[' && t.Host[n-1] == ']' {
