@@ -20,9 +20,7 @@ package approval
 
 import (
 	"bytes"
-	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base32"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
@@ -197,13 +195,4 @@ func DecisionMessage(digest, choice string, until time.Time, nonce string) []byt
 func ProofMessage(method string, request []byte, nonce string) []byte {
 	sum := sha256.Sum256(request)
 	return fmt.Appendf(nil, "yett-proof-v1\n%s\n%x\n%s", method, sum, nonce)
-}
-
-var idEncoding = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPadding(base32.NoPadding)
-
-// NewID returns prefix followed by 160 random bits in Crockford's base 32.
-func NewID(prefix string) string {
-	var b [20]byte
-	rand.Read(b[:]) // never fails: crypto/rand aborts the process instead
-	return prefix + idEncoding.EncodeToString(b[:])
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/yett-broker/yett/internal/action"
 )
 
 // Errors that the broker branches on.
@@ -88,6 +90,8 @@ type waiting struct {
 	noKey  string
 	end    time.Duration // since boot
 	timer  *time.Timer
+
+	settled func(Decision)
 }
 
 // NewQueue returns an empty queue of one broker instance.
@@ -106,6 +110,10 @@ type Proposal struct {
 	Claimed              Claimed
 	Granting             Granting
 	Request              *Request
+
+	// Settled, if set, is told the decision before anybody else can see it. It
+	// runs with the queue held and must not call it.
+	Settled func(Decision)
 }
 
 // File puts a card into the queue, or returns the equal one that waits.
@@ -139,7 +147,7 @@ func (q *Queue) File(p Proposal) (*Item, error) {
 
 func (q *Queue) newItem(p Proposal, now time.Duration) (*waiting, error) {
 	at := q.clock.Now().UTC().Truncate(time.Millisecond)
-	id := NewID("a_")
+	id := action.NewID("a_")
 	card := Card{Format: 1, ApprovalID: id, Tag: Tag(id), BrokerInstance: q.instance, ExpiresAt: at.Add(CardLife),
 		Verified: p.Verified, Claimed: p.Claimed, Granting: p.Granting, Request: p.Request}
 	if card.Granting.LongestEnd.IsZero() {
@@ -153,7 +161,7 @@ func (q *Queue) newItem(p Proposal, now time.Duration) (*waiting, error) {
 	for _, c := range p.Granting.Capabilities {
 		item.Capabilities = append(item.Capabilities, c.Name)
 	}
-	return &waiting{Item: item, caller: p.Caller, equal: p.Equal, noKey: p.NoKey, end: now + CardLife}, nil
+	return &waiting{Item: item, caller: p.Caller, equal: p.Equal, noKey: p.NoKey, end: now + CardLife, settled: p.Settled}, nil
 }
 
 // allowLocked counts the cards that a caller filed within the last second.
@@ -256,10 +264,15 @@ func (q *Queue) Decide(id, digest string, d Decision, record func(*Item) error) 
 // Withdraw takes back the cards of a session, with the reason for whoever
 // still waits for them.
 func (q *Queue) Withdraw(sessionID, code string) {
+	q.WithdrawIf(func(i *Item) bool { return i.SessionID == sessionID }, code)
+}
+
+// WithdrawIf takes back the cards that match.
+func (q *Queue) WithdrawIf(match func(*Item) bool, code string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, w := range slices.Clone(q.items) {
-		if w.SessionID == sessionID {
+		if match(w.Item) {
 			q.settleLocked(w, Decision{Choice: ChoiceDeny, Code: code})
 		}
 	}
@@ -281,5 +294,8 @@ func (q *Queue) settleLocked(w *waiting, d Decision) {
 	w.mu.Lock()
 	w.decision = d
 	w.mu.Unlock()
+	if w.settled != nil {
+		w.settled(d)
+	}
 	close(w.done)
 }

@@ -11,8 +11,6 @@ package session
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base32"
 	"slices"
 	"sync"
 	"time"
@@ -168,6 +166,15 @@ func (s *Session) Spend(capability string) bool {
 	return true
 }
 
+// Void takes grants back: what they said is no longer what they would give.
+func (s *Session) Void(capabilities []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range capabilities {
+		delete(s.grants, c)
+	}
+}
+
 // Due returns the reason for which the session must end now, if any.
 func (s *Session) Due() string {
 	s.mu.Lock()
@@ -203,13 +210,4 @@ func (s *Session) EndReason() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.endReason
-}
-
-var idEncoding = base32.NewEncoding("0123456789ABCDEFGHJKMNPQRSTVWXYZ").WithPadding(base32.NoPadding)
-
-// newID returns 160 random bits behind a prefix.
-func newID(prefix string) string {
-	var b [20]byte
-	rand.Read(b[:]) // never fails: crypto/rand aborts the process instead
-	return prefix + idEncoding.EncodeToString(b[:])
 }

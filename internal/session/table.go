@@ -44,7 +44,7 @@ type Channel struct {
 }
 
 // NewChannel makes the identity of an accepted connection.
-func NewChannel() *Channel { return &Channel{ID: newID("c_"), Nonce: newID("n_")} }
+func NewChannel() *Channel { return &Channel{ID: action.NewID("c_"), Nonce: action.NewID("n_")} }
 
 // Session returns the channel's session, or nil.
 func (c *Channel) Session() *Session {
@@ -65,12 +65,24 @@ func (c *Channel) TakeNonce(nonce string) bool {
 	return true
 }
 
-// Open makes the session of a channel whose nonce was taken.
-func (t *Table) Open(c *Channel, caller action.Caller, state State) *Session {
+// GiveBack makes the nonce usable again after an opening that came to nothing.
+func (c *Channel) GiveBack() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.spent = false
+}
+
+// Make makes the session of a channel whose nonce was taken. Nobody can use it
+// before Insert.
+func (t *Table) Make(c *Channel, caller action.Caller, state State) *Session {
 	ctx, cancel := context.WithCancel(context.Background())
 	now, at := t.clock.SinceBoot(), t.clock.Now().UTC().Truncate(time.Millisecond)
-	s := &Session{ID: newID("s_"), ChannelID: c.ID, Caller: caller, BeganAt: at, clock: t.clock, ctx: ctx, cancel: cancel,
+	return &Session{ID: action.NewID("s_"), ChannelID: c.ID, Caller: caller, BeganAt: at, clock: t.clock, ctx: ctx, cancel: cancel,
 		state: state, expiresAt: at.Add(MaxLife), end: now + MaxLife, lastUse: now, grants: map[string]Grant{}}
+}
+
+// Insert makes a session known: from now on it can be used.
+func (t *Table) Insert(c *Channel, s *Session) {
 	c.mu.Lock()
 	c.session = s
 	c.mu.Unlock()
@@ -79,7 +91,6 @@ func (t *Table) Open(c *Channel, caller action.Caller, state State) *Session {
 	t.byID[s.ID] = s
 	t.order = append(t.order, s)
 	t.forgetLocked()
-	return s
 }
 
 func (t *Table) forgetLocked() {

@@ -1,0 +1,580 @@
+package broker
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/yett-broker/yett/internal/access"
+	"github.com/yett-broker/yett/internal/action"
+	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/ledger"
+	"github.com/yett-broker/yett/internal/session"
+	"github.com/yett-broker/yett/internal/vault"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+// maxKey is the longest idempotency key in bytes.
+const maxKey = 256
+
+// requestAction takes one action of an agent as far as it may go within
+// wait_ms.
+func (ch *channel) requestAction(s *session.Session, m wire.ActionRequest) (any, *wire.Error) {
+	b := ch.b
+	open := b.state()
+	if open == nil {
+		return nil, wire.NewError(wire.CodeLocked)
+	}
+	if len(m.IdempotencyKey) > maxKey {
+		return nil, wire.Errorf(wire.CodeBadRequest, "idempotency_key is longer than %d bytes", maxKey)
+	}
+	op, refusal := ch.newOperation(open, s, m)
+	if refusal != nil {
+		if refusal.Code == wire.CodeBadRequest {
+			return nil, wire.Errorf(wire.CodeBadRequest, "%s", refusal.Detail)
+		}
+		return b.deny(op, refusal.Code, refusal.Detail, m)
+	}
+	if earlier, fail := ch.earlier(op); earlier != nil || fail != nil {
+		if fail != nil {
+			return nil, fail
+		}
+		return ch.answerEarlier(s, earlier, m)
+	}
+	op.plan = open.policy.Decide(func(string) bool { return true }, op.request)
+	if op.plan.Allowed {
+		op.plan = open.policy.Decide(ch.granted(s), op.request)
+	}
+	if !op.plan.Allowed {
+		return b.deny(op, op.plan.Code, op.plan.Detail, m)
+	}
+	if fail := ch.checkUnresolved(op); fail != nil {
+		return nil, fail
+	}
+	b.ops.add(op)
+	if op.plan.Capability.Confirm == access.ConfirmEach || ch.everyOp {
+		if fail := ch.queueForCard(op); fail != nil {
+			return nil, fail
+		}
+		return ch.awaitDecision(op, m.Sequence, m.WaitMS)
+	}
+	return ch.run(op, m.Sequence, m.WaitMS)
+}
+
+// run performs an operation beside the caller and answers with its state once
+// it is final, or after waitMS, but not before its intent is durable.
+func (ch *channel) run(op *operation, sequence, waitMS int64) (any, *wire.Error) {
+	if op.start() {
+		began := make(chan *wire.Error, 1)
+		ch.b.acting.Go(func() {
+			defer func() {
+				if p := recover(); p != nil {
+					ch.b.logPanic("perform", p)
+					ch.b.settleFault(op)
+				}
+			}()
+			ch.b.perform(op, began)
+		})
+		select {
+		case fail := <-began:
+			if fail != nil {
+				return nil, fail
+			}
+		case <-op.parked:
+		}
+	}
+	op.wait(ch, waitMS)
+	return op.view(sequence), nil
+}
+
+// perform is the order of things. began gets nil once the intent is durable or
+// the operation is denied, or else the error that leaves no operation.
+func (b *Broker) perform(op *operation, began chan<- *wire.Error) {
+	ch, s := op.ch, op.session
+	defer close(began)
+
+	// peer: the same live program, still
+	if fail := ch.recheck(); fail != nil {
+		b.drop(op, wire.ReasonRevoked)
+		began <- fail
+		return
+	}
+	// access: judged on what is applied now
+	open := b.state()
+	if open == nil {
+		b.drop(op, wire.ReasonRevoked)
+		began <- wire.NewError(wire.CodeLocked)
+		return
+	}
+	op.plan = open.policy.Decide(ch.granted(s), op.request)
+	if !op.plan.Allowed {
+		_, fail := b.deny(op, op.plan.Code, op.plan.Detail, wire.ActionRequest{})
+		began <- fail
+		return
+	}
+	// approval: a grant for one action is used up here, a card covers this one
+	granted := "session"
+	if d := op.decided(); d.Granted() {
+		granted = "operation"
+	}
+	if !s.Spend(op.request.Capability) {
+		_, fail := b.deny(op, wire.ReasonCapabilityNotGranted, "", wire.ActionRequest{})
+		began <- fail
+		return
+	}
+	// intent: durable before anything leaves. A crash before this line leaves
+	// nothing done, a crash after it reads as indeterminate.
+	intent, fail := b.begin(op, granted)
+	if fail != nil || intent == 0 {
+		began <- fail
+		return
+	}
+	op.setExecuting(intent)
+	began <- nil
+
+	// peer and session once more, before the step that cannot be taken back
+	if fail := ch.recheck(); fail != nil || s.Context().Err() != nil {
+		b.settle(op, action.Completed, wire.NotSent{Error: "the session ended before anything was sent"}, nil, nil)
+		return
+	}
+	// vault and executor
+	out := b.execute(s.Context(), open, op)
+
+	// outcome: recorded whatever happened to the caller, then answered
+	b.settle(op, out.state, out.result, out.reason, out.row)
+}
+
+// granted reports what the session was granted. A card for one operation is a
+// grant of its capability to that operation, but the session needs one too.
+func (ch *channel) granted(s *session.Session) func(string) bool {
+	return func(c string) bool {
+		_, ok := s.Granted(c)
+		return ok
+	}
+}
+
+// newOperation decodes the action by the kind of its capability. What cannot
+// be decoded is a refusal; the operation is then only a name for its record.
+func (ch *channel) newOperation(open *unlocked, s *session.Session, m wire.ActionRequest) (*operation, *action.Refusal) {
+	op := &operation{id: action.NewID("op_"), ch: ch, session: s, subject: subjectKey(s.Caller),
+		request: action.Request{Capability: m.Capability}, state: action.Queued, done: make(chan struct{}), parked: make(chan struct{})}
+	op.record = ledger.Operation{ID: op.id, Session: s.ID, Caller: op.subject, State: action.Queued}
+	c, ok := open.policy.Capability(m.Capability)
+	if !ok {
+		op.record.Digest = keyed(open.digest, "unknown", []byte(op.id))
+		return op, &action.Refusal{Code: wire.ReasonCapabilityUnknown}
+	}
+	var refusal *action.Refusal
+	if c.Kind == action.KindHTTP {
+		op.request.HTTP, refusal = m.Action.HTTP()
+	} else {
+		op.request.SSH, refusal = m.Action.SSH()
+	}
+	if refusal != nil {
+		op.record.Digest = keyed(open.digest, "refused", []byte(op.id))
+		return op, refusal
+	}
+	d := op.request.Digest()
+	op.record.Digest = keyed(open.digest, "action", d[:])
+	op.record.BudgetKey = keyed(open.digest, "budget", []byte(m.Capability))
+	op.record.Unsafe = op.request.Unsafe() && !c.Repeat
+	if m.IdempotencyKey != "" {
+		op.record.Idempotency = keyed(open.digest, "idempotency", []byte(op.subject+"\x00"+m.IdempotencyKey))
+	}
+	return op, nil
+}
+
+// keyed is HMAC-SHA-256 under the vault's digest key, separated by purpose.
+func keyed(key []byte, purpose string, data []byte) []byte {
+	m := hmac.New(sha256.New, key)
+	m.Write([]byte(purpose))
+	m.Write([]byte{0})
+	m.Write(data)
+	return m.Sum(nil)
+}
+
+// earlier finds the first operation of an idempotency key, or the one of this
+// session that already waits for a card about the equal request.
+func (ch *channel) earlier(op *operation) (*ledger.Operation, *wire.Error) {
+	if first := ch.b.ops.waitingFor(op.queueKey()); first != nil {
+		return &first.record, nil
+	}
+	if op.record.Idempotency == nil {
+		return nil, nil
+	}
+	first, ok, err := ch.b.Ledger.ByIdempotency(op.record.Idempotency)
+	if err != nil {
+		return nil, ch.b.ledgerFailed(err)
+	}
+	if !ok {
+		return nil, nil
+	}
+	if !bytes.Equal(first.Digest, op.record.Digest) {
+		return nil, wire.Errorf(wire.CodeBadRequest, "The idempotency_key was used for another action.")
+	}
+	return &first, nil
+}
+
+func (op *operation) queueKey() string { return op.session.ID + string(op.record.Digest) }
+
+func (ch *channel) answerEarlier(s *session.Session, first *ledger.Operation, m wire.ActionRequest) (any, *wire.Error) {
+	if op := ch.b.ops.get(first.ID); op != nil {
+		return ch.awaitDecision(op, m.Sequence, m.WaitMS)
+	}
+	return ch.fromLedger(*first, m.Sequence)
+}
+
+// checkUnresolved refuses an unsafe action while an equal one is unresolved,
+// unless a person has approved the repetition.
+func (ch *channel) checkUnresolved(op *operation) *wire.Error {
+	if !op.record.Unsafe {
+		return nil
+	}
+	equal, ok, err := ch.b.Ledger.Unresolved(op.record.Digest)
+	if err != nil {
+		return ch.b.ledgerFailed(err)
+	}
+	if !ok {
+		return nil
+	}
+	if running := ch.b.ops.get(equal.ID); equal.State == action.Executing && equal.Caller != op.subject && running != nil {
+		op.behind = running
+		return nil
+	}
+	return ch.unresolved(op, equal)
+}
+
+// unresolved answers outcome_unknown and files the card that asks whether the
+// action may be repeated. When that card was approved, it lets op go ahead.
+func (ch *channel) unresolved(op *operation, equal ledger.Operation) *wire.Error {
+	key := string(op.record.Digest)
+	fail := wire.NewError(wire.CodeOutcomeUnknown)
+	if equal.Caller == op.subject {
+		fail.With("operation_id", equal.ID)
+	}
+	if equal.State == action.Executing {
+		fail.Message, fail.NextStep = "An equal action is still running.", "Ask for its state with get_operation."
+		return fail
+	}
+	ch.mu.Lock()
+	card := ch.repeats[key]
+	ch.mu.Unlock()
+	if card != nil && card.Decision().Granted() {
+		ch.mu.Lock()
+		delete(ch.repeats, key) // the repeated request runs once
+		ch.mu.Unlock()
+		op.record.Repeat, op.record.RepeatOf = true, equal.ID
+		return nil
+	}
+	if item := ch.fileOperationCard(op, "The outcome of an equal earlier action ("+equal.ID+") is unknown: it may have happened already."); item != nil {
+		ch.mu.Lock()
+		ch.repeats[key] = item
+		ch.mu.Unlock()
+		fail.With("pending", pendingOf(item))
+	}
+	return fail
+}
+
+// fileOperationCard puts the card for one action into the queue. It returns
+// nil when the queue takes none.
+func (ch *channel) fileOperationCard(op *operation, note string) *approval.Item {
+	b, s := ch.b, op.session
+	open := b.state()
+	if open == nil {
+		return nil
+	}
+	digest := hexOf(op.record.Digest)
+	item, err := b.queue.File(approval.Proposal{
+		Caller: op.subject, Equal: "action\n" + digest + note, NoKey: op.subject + "\n" + digest, SessionID: s.ID,
+		Verified: b.verified(ch, s.Caller), Claimed: approval.ClaimedOf(s.Caller, ""),
+		Granting: approval.Granting{Unit: action.UnitOperation, LongestEnd: s.Status().ExpiresAt, Note: note,
+			Capabilities: []approval.Capability{cardCapability(open.policy, op.request.Capability)}},
+		Request: approval.NewRequest(op.id, op.request),
+	})
+	if err != nil {
+		return nil
+	}
+	return item
+}
+
+// queueForCard makes the operation durable as queued and files its card.
+func (ch *channel) queueForCard(op *operation) *wire.Error {
+	b := ch.b
+	ctx, cancel := context.WithTimeout(context.Background(), ledgerTime)
+	defer cancel()
+	if _, err := b.Ledger.Queue(ctx, op.record, op.row("queued", nil)); err != nil {
+		return b.beginFailed(op, err)
+	}
+	item := ch.fileOperationCard(op, "")
+	if item == nil {
+		_, fail := b.deny(op, wire.ReasonDenied, "", wire.ActionRequest{})
+		return fail
+	}
+	op.mu.Lock()
+	op.card = item
+	op.mu.Unlock()
+	b.ops.setQueued(op.queueKey(), op)
+	go func() { // a no, an expiry or a withdrawal settles it although nobody asks
+		<-item.Done()
+		if d := item.Decision(); !d.Granted() {
+			b.deny(op, d.Code, "", wire.ActionRequest{})
+		}
+	}()
+	return nil
+}
+
+// awaitDecision waits for the card of a queued operation and then runs it, for
+// as long as the caller is there. A decision that comes later runs nothing by
+// itself: it applies when the same session asks again.
+func (ch *channel) awaitDecision(op *operation, sequence, waitMS int64) (any, *wire.Error) {
+	op.mu.Lock()
+	card := op.card
+	op.mu.Unlock()
+	if card == nil {
+		op.wait(ch, waitMS)
+		return op.view(sequence), nil
+	}
+	deadline := newDeadline(waitMS)
+	defer deadline.stop()
+	select {
+	case <-card.Done():
+	default:
+		select {
+		case <-card.Done():
+		case <-op.done:
+		case <-deadline.c:
+		case <-ch.closed:
+		}
+	}
+	if d := card.Decision(); d.Granted() && op.ch == ch {
+		ch.b.ops.clearQueued(op.queueKey(), op)
+		return ch.run(op, sequence, deadline.leftMS())
+	} else if d.Choice != "" && !d.Granted() {
+		<-op.done // denied by the watcher of the card
+	}
+	return op.view(sequence), nil
+}
+
+// decided returns the decision on the operation's own card.
+func (op *operation) decided() approval.Decision {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	if op.card == nil {
+		return approval.Decision{}
+	}
+	return op.card.Decision()
+}
+
+// begin writes the intent. An intent of 0 without an error means that the
+// operation was denied instead.
+func (b *Broker) begin(op *operation, granted string) (int64, *wire.Error) {
+	for {
+		if op.behind != nil { // an equal action of another session runs: one after the other
+			if fail := b.queueBehind(op); fail != nil {
+				return 0, fail
+			}
+			select {
+			case <-op.behind.done:
+			case <-op.session.Context().Done():
+				_, fail := b.deny(op, wire.ReasonRevoked, "", wire.ActionRequest{})
+				return 0, fail
+			}
+			op.behind = nil
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), ledgerTime)
+		intent, err := b.Ledger.Begin(ctx, op.record, op.row("intent", map[string]any{
+			"capability": op.request.Capability, "by": granted, "unit": op.session.Caller.Unit}), budgetOf(op.plan.Capability))
+		cancel()
+		if err == nil {
+			return intent, nil
+		}
+		var unresolved ledger.ErrUnresolved
+		if errors.As(err, &unresolved) {
+			if equal, ok, _ := b.Ledger.Operation(unresolved.ID); ok && equal.State == action.Executing && equal.Caller != op.subject {
+				if op.behind = b.ops.get(equal.ID); op.behind != nil {
+					continue
+				}
+			}
+		}
+		if errors.Is(err, ledger.ErrBudget) {
+			_, fail := b.deny(op, wire.ReasonBudgetSpent, "", wire.ActionRequest{})
+			return 0, fail
+		}
+		return 0, b.beginFailed(op, err)
+	}
+}
+
+// queueBehind makes an operation durable as queued before it waits for another.
+func (b *Broker) queueBehind(op *operation) *wire.Error {
+	defer op.park()
+	if _, known, err := b.Ledger.Operation(op.id); err != nil || known {
+		if err != nil {
+			return b.beginFailed(op, err)
+		}
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), ledgerTime)
+	defer cancel()
+	if _, err := b.Ledger.Queue(ctx, op.record, op.row("queued", nil)); err != nil {
+		return b.beginFailed(op, err)
+	}
+	return nil
+}
+
+// beginFailed says why there is no intent. Nothing was done.
+func (b *Broker) beginFailed(op *operation, err error) *wire.Error {
+	var unresolved ledger.ErrUnresolved
+	var used ledger.ErrKeyUsed
+	op.finish(action.Denied, nil, wire.NewReason(wire.ReasonDenied, "It was not executed."))
+	switch {
+	case errors.As(err, &unresolved):
+		equal, ok, _ := b.Ledger.Operation(unresolved.ID)
+		if !ok {
+			return wire.NewError(wire.CodeOutcomeUnknown)
+		}
+		fail := wire.NewError(wire.CodeOutcomeUnknown)
+		if equal.Caller == op.subject {
+			fail.With("operation_id", equal.ID)
+		}
+		return fail
+	case errors.As(err, &used):
+		return wire.Errorf(wire.CodeBusy, "An action with this idempotency_key began at the same moment; ask again.")
+	}
+	return b.ledgerFailed(err)
+}
+
+func budgetOf(c *access.Capability) *ledger.Budget {
+	if c.Budget == nil {
+		return nil
+	}
+	return &ledger.Budget{Max: c.Budget.Max, Window: c.Budget.Window}
+}
+
+// row is a row about the operation: evidence, claims, grant and request apart.
+func (op *operation) row(kind string, granted map[string]any) ledger.Row {
+	r := callerRow(kind, op.session, nil)
+	r.OperationID = op.id
+	r.Claimed = marshal(approval.ClaimedOf(op.session.Caller, ""))
+	if granted != nil {
+		r.Granted = marshal(granted)
+	}
+	r.Request = recorded(op.request)
+	return r
+}
+
+// recordedBody is the most of a body that a row repeats; of a longer one it
+// keeps size and digest, which together with the rest name it exactly.
+const recordedBody = 64 << 10
+
+func recorded(r action.Request) json.RawMessage {
+	d := r.Digest()
+	long := map[string]any{}
+	shorten := func(name string, b []byte) []byte {
+		if len(b) <= recordedBody {
+			return b
+		}
+		long[name] = map[string]any{"size": len(b), "sha256": fmt.Sprintf("%x", sha256.Sum256(b))}
+		return nil
+	}
+	if r.HTTP != nil {
+		h := *r.HTTP
+		h.Body = shorten("body", h.Body)
+		r.HTTP = &h
+	}
+	if r.SSH != nil {
+		s := *r.SSH
+		s.Stdin = shorten("stdin", s.Stdin)
+		r.SSH = &s
+	}
+	out := map[string]any{"digest": hexOf(d[:]), "action": r}
+	if len(long) > 0 {
+		out["omitted"] = long
+	}
+	return marshal(out)
+}
+
+// deny ends an operation that was not executed: durable, then answered.
+func (b *Broker) deny(op *operation, code, detail string, m wire.ActionRequest) (any, *wire.Error) {
+	b.ops.clearQueued(op.queueKey(), op)
+	row := op.row("denied", nil)
+	row.Outcome = marshal(map[string]any{"code": code, "detail": detail})
+	ctx, cancel := context.WithTimeout(context.Background(), ledgerTime)
+	defer cancel()
+	err := b.Ledger.Deny(ctx, op.id, code, row)
+	if errors.Is(err, ledger.ErrNoOperation) {
+		op.record.State, op.record.Code = action.Denied, code
+		_, err = b.Ledger.Refuse(ctx, op.record, row)
+	}
+	op.finish(action.Denied, nil, wire.NewReason(code, detail))
+	if err != nil {
+		return nil, b.ledgerFailed(err)
+	}
+	b.ops.add(op)
+	return op.view(m.Sequence), nil
+}
+
+// drop ends an operation whose session or vault went away before its intent.
+func (b *Broker) drop(op *operation, code string) {
+	b.deny(op, code, "", wire.ActionRequest{})
+}
+
+// settle records the outcome and publishes it. The row may become durable up
+// to 10 ms after the answer: a crash in between reads as indeterminate.
+func (b *Broker) settle(op *operation, state action.State, result any, reason *wire.Reason, extra map[string]any) {
+	code := ""
+	if reason != nil {
+		code = reason.Code
+	}
+	row := op.row("outcome", nil)
+	row.Request = nil // the intent has it
+	out := map[string]any{"state": state, "result": result}
+	for k, v := range extra {
+		out[k] = v
+	}
+	row.Outcome = marshal(out)
+	written := b.Ledger.End(op.id, state, code, row)
+	op.finish(state, result, reason)
+	go func() {
+		if err := <-written; err != nil {
+			b.Log.Error("an action happened and its outcome could not be recorded", "operation", op.id, "error", err)
+		}
+	}()
+}
+
+// settleFault is for a fault of the broker while it performed: nobody knows how
+// far it came.
+func (b *Broker) settleFault(op *operation) {
+	op.mu.Lock()
+	executing := op.state == action.Executing
+	op.mu.Unlock()
+	if executing {
+		b.settle(op, action.Indeterminate, nil, unknownOutcome(), nil)
+		return
+	}
+	b.drop(op, wire.ReasonDenied)
+}
+
+func unknownOutcome() *wire.Reason {
+	return &wire.Reason{Code: wire.CodeOutcomeUnknown, Message: "The action may have happened; its outcome is unknown.",
+		NextStep: "Check at the other side whether it happened before it is repeated."}
+}
+
+func activityRef(n int64) string { return fmt.Sprintf("activity:%d", n) }
+
+// outcome is what an executor's work amounts to.
+type outcome struct {
+	state  action.State
+	result any
+	reason *wire.Reason
+	row    map[string]any // more for the record than for the caller
+}
+
+// place is the vault's name for where a credential's value may go.
+func place(p *access.Policy, name string) (vault.Declared, bool) {
+	c, ok := p.Credential(name)
+	return vault.Declared{Name: c.Name, Kind: c.Kind, Place: c.Place()}, ok
+}

@@ -1,0 +1,64 @@
+package broker
+
+import (
+	"sync"
+
+	"github.com/yett-broker/yett/internal/session"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+// maxBodies bounds the bytes of bodies that one session keeps. The oldest go
+// first.
+const maxBodies = 64 << 20
+
+// bodies holds what a session may still read, in memory. They end with it.
+type bodies struct {
+	mu    sync.Mutex
+	byRef map[string][]byte
+	order []string
+	size  int
+}
+
+func (s *bodies) put(ref string, body []byte) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.byRef == nil {
+		s.byRef = map[string][]byte{}
+	}
+	s.byRef[ref] = body
+	s.order = append(s.order, ref)
+	s.size += len(body)
+	for s.size > maxBodies && len(s.order) > 1 {
+		s.size -= len(s.byRef[s.order[0]])
+		delete(s.byRef, s.order[0])
+		s.order = s.order[1:]
+	}
+}
+
+func (s *bodies) get(ref string) ([]byte, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b, ok := s.byRef[ref]
+	return b, ok
+}
+
+func (s *bodies) clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.byRef, s.order, s.size = nil, nil, 0
+}
+
+// readBody reads a piece of a body of this session.
+func (ch *channel) readBody(_ *session.Session, m wire.OperationBody) (any, *wire.Error) {
+	if m.Offset < 0 || m.Limit < 1 || m.Limit > wire.MaxBodyChunk {
+		return nil, wire.Errorf(wire.CodeBadRequest, "offset must not be negative, limit must lie between 1 and %d", wire.MaxBodyChunk)
+	}
+	body, ok := ch.refs.get(m.BodyRef)
+	if !ok {
+		return nil, wire.Errorf(wire.CodeBadRequest, "There is no such body in this session, or it is kept no longer.")
+	}
+	size := int64(len(body))
+	from := min(m.Offset, size)
+	to := min(from+m.Limit, size)
+	return wire.OperationBodyResult{BytesBase64: body[from:to], Size: size, EOF: to == size}, nil
+}

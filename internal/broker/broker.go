@@ -1,0 +1,242 @@
+// Package broker fixes the order of things, and does nothing else:
+//
+//	endpoint → peer → session → access → approval → intent → vault → executor → outcome
+//
+// The function perform reads in this order from top to bottom and alone calls
+// an executor. What may not be proven is refused: no attribution, no session;
+// no grant, no action; no durable intent, no action.
+//
+// What a crash leaves:
+//
+//	before the intent is durable    nothing was done; the operation is unknown or queued
+//	after it, before the outcome    it may have been done: indeterminate at the next start
+//	after the outcome was answered  durable within 10 ms; a crash in between reads as
+//	                                indeterminate, the safe side
+//
+// The broker trusts the kernel for evidence, the vault for proofs and values,
+// the ledger for what was, and no text of a client.
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/yett-broker/yett/internal/access"
+	"github.com/yett-broker/yett/internal/action"
+	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/endpoint"
+	"github.com/yett-broker/yett/internal/httpexec"
+	"github.com/yett-broker/yett/internal/ledger"
+	"github.com/yett-broker/yett/internal/session"
+	"github.com/yett-broker/yett/internal/sshexec"
+	"github.com/yett-broker/yett/internal/vault"
+)
+
+// Profile is the profile that this release offers.
+const Profile = "desktop"
+
+// Limits is the sentence that says what the desktop profile does not stop. It
+// stands on every card.
+const Limits = "Evidence names the file a process was started from, not the code it runs or who steers it: " +
+	"other software of this account can imitate or steer an agent and use its session, " +
+	"within what this card says and until it ends."
+
+// Config has what a broker is made of. All of it is required.
+type Config struct {
+	Location endpoint.Location
+	Version  string
+	Vault    *vault.Vault
+	Ledger   *ledger.Ledger
+	HTTP     *httpexec.Executor
+	SSH      *sshexec.Executor
+	Clock    session.Clock
+	Log      *slog.Logger
+	// ShimFile returns device and inode of the installed yett-mcp.
+	ShimFile func() (device, inode uint64, err error)
+}
+
+// Broker is the resident broker of one home.
+type Broker struct {
+	Config
+	instance string
+	queue    *approval.Queue
+	sessions *session.Table
+	ops      *operations
+	proofs   backoff
+
+	stop     chan struct{}
+	stopOnce sync.Once
+
+	mu       sync.Mutex
+	open     *unlocked // nil while locked
+	channels map[*channel]struct{}
+	stopping bool
+	running  sync.WaitGroup // channels
+	acting   sync.WaitGroup // operations being performed
+}
+
+// unlocked is what exists only while the vault is open.
+type unlocked struct {
+	policy *access.Policy
+	opener *ledger.Opener
+	digest []byte // key of the ledger's digests
+}
+
+// New returns a broker that serves nothing yet. A missing part is an error.
+func New(c Config) (*Broker, error) {
+	switch {
+	case c.Vault == nil, c.Ledger == nil, c.HTTP == nil, c.SSH == nil, c.Clock == nil, c.Log == nil, c.ShimFile == nil:
+		return nil, errors.New("broker: a required part is missing")
+	}
+	instance := action.NewID("b_")
+	return &Broker{Config: c, instance: instance, queue: approval.NewQueue(instance, c.Clock),
+		sessions: session.NewTable(c.Clock), ops: newOperations(), stop: make(chan struct{}),
+		channels: map[*channel]struct{}{}}, nil
+}
+
+// Acceptor gives accepted connections, one at a time, until it is closed.
+type Acceptor interface {
+	Accept() (*net.UnixConn, error)
+}
+
+// Serve accepts channels until ctx ends or a client asks for a stop. It returns
+// when every channel is closed and every outcome is handed to the ledger; the
+// caller closes listener and ledger afterwards.
+func (b *Broker) Serve(ctx context.Context, l Acceptor, closeListener func() error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go b.sweep(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-ctx.Done():
+		case <-b.stop:
+		}
+		closeListener()
+	}()
+	var failed error
+	for {
+		conn, err := l.Accept()
+		if err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				if isTemporary(err) {
+					b.Log.Warn("accepting a connection", "error", err)
+					time.Sleep(50 * time.Millisecond)
+					continue
+				}
+				failed = fmt.Errorf("accepting a connection: %w", err)
+			}
+			break
+		}
+		b.running.Go(func() { b.serveChannel(conn) })
+	}
+	b.requestStop()
+	<-done
+	b.shutDown()
+	return failed
+}
+
+func (b *Broker) requestStop() { b.stopOnce.Do(func() { close(b.stop) }) }
+
+// shutDown ends every session, closes every channel and waits for the outcomes
+// of what runs. A worker that does not come back within its grace is left to
+// recovery, which will call it indeterminate.
+func (b *Broker) shutDown() {
+	b.mu.Lock()
+	b.stopping = true
+	all := b.channelsLocked()
+	b.mu.Unlock()
+	for _, ch := range all {
+		ch.end(session.BrokerStopped)
+	}
+	finished := make(chan struct{})
+	go func() {
+		b.running.Wait()
+		b.acting.Wait()
+		close(finished)
+	}()
+	select {
+	case <-finished:
+	case <-time.After(3 * time.Second):
+		b.Log.Warn("stopping with work under way; its outcome will read as indeterminate")
+	}
+	b.HTTP.Close()
+	b.Vault.Lock()
+}
+
+func (b *Broker) channelsLocked() []*channel {
+	all := make([]*channel, 0, len(b.channels))
+	for ch := range b.channels {
+		all = append(all, ch)
+	}
+	return all
+}
+
+// register adds a channel; it reports false when the broker is stopping or
+// holds too many.
+func (b *Broker) register(ch *channel) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stopping || len(b.channels) >= maxChannels {
+		return false
+	}
+	b.channels[ch] = struct{}{}
+	return true
+}
+
+func (b *Broker) unregister(ch *channel) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.channels, ch)
+}
+
+// state returns what exists only while unlocked, or nil.
+func (b *Broker) state() *unlocked {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.open
+}
+
+// sweep ends what is past its end although nobody uses it.
+func (b *Broker) sweep(ctx context.Context) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		b.mu.Lock()
+		all := b.channelsLocked()
+		b.mu.Unlock()
+		for _, ch := range all {
+			if s := ch.id.Session(); s != nil {
+				if why := s.Due(); why != "" {
+					ch.endSession(why)
+					if why == session.Idle {
+						ch.close()
+					}
+				}
+			}
+		}
+		if err := b.Ledger.Healthy(); err != nil {
+			probe, cancel := context.WithTimeout(ctx, 5*time.Second)
+			if b.Ledger.Probe(probe) == nil {
+				b.Log.Info("the ledger can be written again")
+			}
+			cancel()
+		}
+	}
+}
+
+func isTemporary(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Temporary() //nolint:staticcheck // EMFILE and ENFILE pass; there is no other name for them
+}

@@ -1,0 +1,356 @@
+package broker
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/yett-broker/yett/internal/action"
+	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/peer"
+	"github.com/yett-broker/yett/internal/session"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+const (
+	maxChannels = 8192
+	// helloTime is how long a connection may take to say hello.
+	helloTime = 10 * time.Second
+	// writeTime is how long a peer may take to read a reply.
+	writeTime = 10 * time.Second
+	// maxInFlight bounds the requests of one channel that wait for an answer.
+	maxInFlight = 256
+	// deathGrace is how long the end of a channel waits for the exit of its
+	// processes: death wins over a closed channel.
+	deathGrace = 50 * time.Millisecond
+)
+
+// channel is one accepted connection, with the evidence that was taken for it.
+type channel struct {
+	b    *Broker
+	id   *session.Channel
+	conn *net.UnixConn
+	peer *peer.Process
+	slot chan struct{} // bounds what is in flight
+	refs bodies
+	log  refusals
+
+	writing sync.Mutex
+	closing sync.Once
+	closed  chan struct{}
+
+	mu      sync.Mutex
+	hello   *wire.Hello
+	agent   *peer.Process // the process that started the shim; nil for others
+	caller  action.Caller // without digests until hashed is closed
+	hashed  chan struct{}
+	everyOp bool // a guard is missing: each action gets its own card
+	card    *approval.Item
+	reason  *wire.Reason              // why the last card gave nothing
+	repeats map[string]*approval.Item // cards about equal unresolved actions, by digest
+	nonces  map[string]time.Duration  // open challenges → their end, since boot
+	reading time.Duration             // until when this channel may read, since boot
+}
+
+func (b *Broker) serveChannel(conn *net.UnixConn) {
+	defer conn.Close()
+	p, err := peer.Of(conn)
+	if err != nil {
+		b.refuseUnattributed(conn, err)
+		return
+	}
+	ch := &channel{b: b, id: session.NewChannel(), conn: conn, peer: p, slot: make(chan struct{}, maxInFlight),
+		closed: make(chan struct{}), hashed: make(chan struct{}), repeats: map[string]*approval.Item{}, nonces: map[string]time.Duration{}}
+	defer p.Close()
+	if !b.register(ch) {
+		ch.reply(nil, nil, wire.NewError(wire.CodeBusy))
+		return
+	}
+	defer b.unregister(ch)
+	var watching sync.WaitGroup
+	watching.Go(ch.watchPeer)
+	ch.read()
+	ch.end(ch.endOfChannel())
+	watching.Wait()
+	ch.drain()
+	ch.mu.Lock()
+	agent := ch.agent
+	ch.mu.Unlock()
+	if agent != nil {
+		agent.Close()
+	}
+}
+
+// refuseUnattributed answers a connection whose process cannot be established.
+func (b *Broker) refuseUnattributed(conn *net.UnixConn, cause error) {
+	b.recordRefusal("", "", wire.CodeAttributionFailed, map[string]any{"cause": cause.Error()})
+	conn.SetDeadline(time.Now().Add(time.Second))
+	var id json.RawMessage
+	if frame, err := wire.NewFrameReader(conn).Next(); err == nil {
+		if req, err := wire.DecodeRequest(frame); err == nil {
+			id = req.ID
+		}
+	}
+	if out, err := (wire.Reply{ID: id, Error: wire.NewError(wire.CodeAttributionFailed)}).Encode(); err == nil {
+		conn.Write(out)
+	}
+}
+
+// watchPeer ends the channel when the process on it exits. The agent of a shim
+// is watched from hello on.
+func (ch *channel) watchPeer() {
+	select {
+	case <-ch.peer.Done():
+		ch.end(ch.endOfChannel())
+	case <-ch.closed:
+	}
+}
+
+func (ch *channel) watchAgent(agent *peer.Process) {
+	select {
+	case <-agent.Done():
+		ch.end(session.AgentExited)
+	case <-ch.closed:
+	}
+}
+
+// endOfChannel names the reason for an end that began with the socket or the
+// peer: the death of the agent before that of the shim before a mere close.
+func (ch *channel) endOfChannel() string {
+	ch.mu.Lock()
+	agent := ch.agent
+	ch.mu.Unlock()
+	limit := time.NewTimer(deathGrace)
+	defer limit.Stop()
+	if agent == nil {
+		select {
+		case <-ch.peer.Done():
+			return session.AgentExited
+		case <-limit.C:
+			return session.ChannelClosed
+		}
+	}
+	select {
+	case <-agent.Done():
+		return session.AgentExited
+	case <-limit.C:
+	}
+	if !ch.peer.Alive() {
+		return session.ShimExited
+	}
+	return session.ChannelClosed
+}
+
+// read is the frame loop. Frames are judged in the order of their arrival.
+func (ch *channel) read() {
+	ch.conn.SetReadDeadline(time.Now().Add(helloTime))
+	frames := wire.NewFrameReader(peer.NewReader(ch.conn, ch.peer.PID()))
+	for {
+		frame, err := frames.Next()
+		if err != nil {
+			ch.readFailed(err)
+			return
+		}
+		req, fail := wire.DecodeRequest(frame)
+		if fail == nil {
+			fail = ch.receive(req)
+		}
+		if fail == nil {
+			continue
+		}
+		ch.refuse(req.ID, fail)
+		if fail.Closes() || ch.greeting() == nil {
+			return
+		}
+	}
+}
+
+func (ch *channel) readFailed(err error) {
+	var sender *peer.SenderError
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.Is(err, wire.ErrFrameTooLarge):
+		ch.refuse(nil, wire.NewError(wire.CodeFrameTooLarge))
+	case errors.As(err, &sender):
+		ch.endSession(session.EvidenceChanged)
+		ch.refuse(nil, wire.Errorf(wire.CodeAttributionFailed, "Another process wrote into this channel; it is closed."))
+	case isTimeout(err):
+		ch.refuse(nil, wire.Errorf(wire.CodeProtocolError, "No hello came in time; the channel is closed."))
+	}
+}
+
+func isTimeout(err error) bool {
+	var ne net.Error
+	return errors.As(err, &ne) && ne.Timeout()
+}
+
+// greeting returns the hello of the channel, or nil before it.
+func (ch *channel) greeting() *wire.Hello {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.hello
+}
+
+// receive takes one decoded request. What must keep its order is done before it
+// returns; the rest goes on beside it, bounded by slot.
+func (ch *channel) receive(req wire.Request) *wire.Error {
+	if req.Method == wire.MethodHello {
+		return ch.receiveHello(req)
+	}
+	if ch.greeting() == nil {
+		return wire.Errorf(wire.CodeProtocolError, "The first message must be hello.")
+	}
+	work, fail := ch.prepare(req)
+	if fail != nil {
+		return fail
+	}
+	select {
+	case ch.slot <- struct{}{}:
+	default:
+		return wire.NewError(wire.CodeBusy)
+	}
+	go func() {
+		defer func() { <-ch.slot }()
+		result, fail := ch.guarded(req.Method, work)
+		if fail != nil {
+			ch.refuse(req.ID, fail)
+			return
+		}
+		ch.reply(req.ID, result, nil)
+	}()
+	return nil
+}
+
+// guarded keeps a fault in one request from taking the broker down.
+func (ch *channel) guarded(method string, work func() (any, *wire.Error)) (result any, fail *wire.Error) {
+	defer func() {
+		if p := recover(); p != nil {
+			ch.b.logPanic(method, p)
+			fail = wire.NewError(wire.CodeInternal)
+		}
+	}()
+	return work()
+}
+
+// prepare judges the envelope of a request and returns the rest of the work.
+func (ch *channel) prepare(req wire.Request) (func() (any, *wire.Error), *wire.Error) {
+	switch {
+	case req.Method == wire.MethodSessionOpen:
+		var m wire.SessionOpen
+		err := wire.DecodeParams(req.Params, &m)
+		if err != nil && err.Closes() {
+			return nil, err
+		}
+		return func() (any, *wire.Error) { return ch.openSession(m, err) }, nil
+	case isSessionMethod(req.Method):
+		return ch.judge(req)
+	case isManagement(req.Method):
+		var m wire.Managed
+		if err := wire.DecodeParams(req.Params, &m); err != nil {
+			return nil, err
+		}
+		return func() (any, *wire.Error) { return ch.manage(req.Method, m) }, nil
+	}
+	return nil, wire.Errorf(wire.CodeBadRequest, "There is no such method.")
+}
+
+// recheck proves again that the same live program is there. A change ends
+// session and channel.
+func (ch *channel) recheck() *wire.Error {
+	ch.mu.Lock()
+	agent := ch.agent
+	ch.mu.Unlock()
+	why := ""
+	if err := ch.peer.Recheck(); errors.Is(err, peer.ErrChanged) {
+		why = session.EvidenceChanged
+	} else if err != nil {
+		why = ch.endOfChannel()
+	} else if agent != nil {
+		if err := agent.Recheck(); errors.Is(err, peer.ErrChanged) {
+			why = session.EvidenceChanged
+		} else if err != nil {
+			why = session.AgentExited
+		}
+	}
+	if why == "" {
+		return nil
+	}
+	ch.endSession(why)
+	time.AfterFunc(10*time.Millisecond, ch.close) // after the answer has gone out
+	return wire.NewError(wire.CodeSessionEnded).With("end_reason", why)
+}
+
+// reply writes one frame. A peer that does not read loses its channel, and
+// nobody else waits for it.
+func (ch *channel) reply(id json.RawMessage, result any, fail *wire.Error) {
+	out, err := wire.Reply{ID: id, Result: result, Error: fail}.Encode()
+	if err != nil {
+		ch.b.Log.Error("encoding a reply", "error", err)
+		out, _ = wire.Reply{ID: id, Error: wire.NewError(wire.CodeInternal)}.Encode()
+	}
+	ch.writing.Lock()
+	defer ch.writing.Unlock()
+	ch.conn.SetWriteDeadline(time.Now().Add(writeTime))
+	if _, err := ch.conn.Write(out); err != nil {
+		ch.close()
+	}
+}
+
+// refuse records a refusal and answers it.
+func (ch *channel) refuse(id json.RawMessage, fail *wire.Error) {
+	if fail.Code != wire.CodeSessionPending && ch.log.allow(ch.b.Clock.SinceBoot()) {
+		detail := map[string]any{"message": fail.Message}
+		for k, v := range fail.Data {
+			detail[k] = v
+		}
+		own := ""
+		if s := ch.id.Session(); s != nil {
+			own = s.ID
+		}
+		ch.b.recordRefusal(own, ch.id.ID, fail.Code, detail)
+	}
+	ch.reply(id, nil, fail)
+}
+
+// end ends the session for a reason and closes the channel.
+func (ch *channel) end(reason string) {
+	ch.endSession(reason)
+	ch.close()
+}
+
+// close closes the socket once. The reader then ends on its own.
+func (ch *channel) close() {
+	ch.closing.Do(func() {
+		close(ch.closed)
+		ch.conn.Close()
+	})
+}
+
+// drain waits until no request of the channel is under way.
+func (ch *channel) drain() {
+	for range cap(ch.slot) {
+		ch.slot <- struct{}{}
+	}
+}
+
+func isSessionMethod(m string) bool {
+	switch m {
+	case wire.MethodSessionWait, wire.MethodSessionClose, wire.MethodAccessRequest, wire.MethodAccessList,
+		wire.MethodActionRequest, wire.MethodOperationGet, wire.MethodOperationBody:
+		return true
+	}
+	return false
+}
+
+func isManagement(m string) bool {
+	area, _, _ := strings.Cut(m, ".")
+	switch area {
+	case "broker", "vault", "secret", "approval", "activity":
+		return true
+	}
+	return m == wire.MethodSessionList || m == wire.MethodSessionRevoke || m == wire.MethodAccessApply || m == wire.MethodAccessShow
+}

@@ -1,0 +1,115 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/yett-broker/yett/internal/action"
+	"github.com/yett-broker/yett/internal/httpexec"
+	"github.com/yett-broker/yett/internal/sshexec"
+	"github.com/yett-broker/yett/internal/vault"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+// execute lends the credential to the executor for one call and names what
+// came of it. Only perform calls it, behind a durable intent.
+func (b *Broker) execute(ctx context.Context, open *unlocked, op *operation) outcome {
+	var out outcome
+	name, run := op.plan.Capability.Credential, func(secret []byte) outcome { return b.executeHTTP(ctx, open, op, secret) }
+	if op.request.SSH != nil {
+		host, _ := open.policy.Host(op.plan.Capability.Host)
+		name, run = host.Key, func(secret []byte) outcome { return b.executeSSH(ctx, open, op, secret) }
+	}
+	declared, _ := place(open.policy, name)
+	err := b.Vault.Use(name, declared, func(secret []byte) error {
+		out = run(secret)
+		return nil
+	})
+	switch {
+	case err == nil:
+		return out
+	case errors.Is(err, vault.ErrMissing):
+		return notSent("the credential has no value yet: the person must set it with yett secret set " + name)
+	case errors.Is(err, vault.ErrLocked):
+		return notSent("the vault was locked before anything was sent")
+	}
+	b.Log.Error("lending a credential", "credential", name, "error", err)
+	return notSent("the credential could not be opened")
+}
+
+// notSent is the outcome of an action that provably never left.
+func notSent(why string) outcome {
+	return outcome{state: action.Completed, result: wire.NotSent{Error: why}}
+}
+
+func maybeSent(why string) outcome {
+	return outcome{state: action.Indeterminate, reason: unknownOutcome(), row: map[string]any{"cause": why}}
+}
+
+func (b *Broker) executeHTTP(ctx context.Context, open *unlocked, op *operation, secret []byte) outcome {
+	cred, _ := open.policy.Credential(op.plan.Capability.Credential)
+	target := httpexec.Target{Scheme: cred.Origin.Scheme, Host: cred.Origin.Host, Port: cred.Origin.Port,
+		Private: cred.Private, Insecure: cred.Insecure, Session: op.session.ID}
+	res, err := b.HTTP.Do(ctx, target, httpexec.Credential{Kind: cred.Kind, Secret: secret}, *op.request.HTTP)
+	if err != nil {
+		var e *httpexec.Error
+		if !errors.As(err, &e) || e.MaybeSent {
+			return maybeSent(err.Error())
+		}
+		return failedBefore(e.Code, e.Cause)
+	}
+	ref := activityRef(op.intentRow())
+	op.ch.refs.put(ref, res.Body)
+	headers := map[string]string{}
+	for _, h := range res.Headers {
+		if old, ok := headers[h.Name]; ok {
+			h.Value = old + ", " + h.Value
+		}
+		headers[h.Name] = h.Value
+	}
+	return outcome{state: action.Completed, result: wire.HTTPResult{Status: res.Status, Headers: headers, BodyRef: ref,
+		Size: int64(len(res.Body)), Truncated: res.Truncated, Redacted: res.Redacted, Withheld: res.Withheld}}
+}
+
+func (b *Broker) executeSSH(ctx context.Context, open *unlocked, op *operation, secret []byte) outcome {
+	signer, err := sshexec.ParseKey(secret)
+	if err != nil {
+		return notSent("the stored key cannot be used: " + err.Error())
+	}
+	host, _ := open.policy.Host(op.plan.Capability.Host)
+	target := sshexec.Target{Address: host.Address.String(), User: host.User, HostKeys: host.HostKeys, Private: host.Private}
+	res, err := b.SSH.Do(ctx, target, signer, *op.request.SSH)
+	if err != nil {
+		var e *sshexec.Error
+		if !errors.As(err, &e) || e.MaybeSent {
+			return maybeSent(err.Error())
+		}
+		return failedBefore(e.Code, e.Cause)
+	}
+	ref := activityRef(op.intentRow())
+	op.ch.refs.put(ref, res.Stdout)
+	op.ch.refs.put(ref+"/stderr", res.Stderr)
+	out := outcome{state: action.Completed, result: wire.SSHResult{
+		Exit:      wire.SSHExit{Status: res.Exit.Status, Signal: res.Exit.Signal, Unknown: res.Exit.Unknown},
+		StdoutRef: ref, StdoutSize: int64(len(res.Stdout)), StdoutTruncated: res.StdoutTruncated,
+		StderrRef: ref + "/stderr", StderrSize: int64(len(res.Stderr)), StderrTruncated: res.StderrTruncated}}
+	if res.Exit.Unknown {
+		out.state, out.reason = action.Indeterminate, unknownOutcome()
+	}
+	return out
+}
+
+// failedBefore names a failure before anything was sent.
+func failedBefore(code string, cause error) outcome {
+	if code == wire.ReasonTargetBlocked {
+		return outcome{state: action.Denied, reason: wire.NewReason(code, ""), row: map[string]any{"cause": cause.Error()}}
+	}
+	return notSent(strings.TrimSpace(cause.Error()))
+}
+
+func (op *operation) intentRow() int64 {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	return op.intent
+}

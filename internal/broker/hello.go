@@ -1,0 +1,116 @@
+package broker
+
+import (
+	"context"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/yett-broker/yett/internal/action"
+	"github.com/yett-broker/yett/internal/peer"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+// hashTime bounds how long the opening of a session waits for digests.
+const hashTime = 3 * time.Second
+
+// receiveHello is the first message: versions first, then who is there. It
+// works while locked. A failed hello closes the channel.
+func (ch *channel) receiveHello(req wire.Request) *wire.Error {
+	if ch.greeting() != nil {
+		return wire.Errorf(wire.CodeProtocolError, "hello is said once.")
+	}
+	var m wire.Hello
+	if err := wire.DecodeParams(req.Params, &m); err != nil {
+		return err
+	}
+	version, fail := wire.Negotiate(m.ProtocolMin, m.ProtocolMax)
+	if fail != nil {
+		return fail
+	}
+	agent, fail := ch.attribute(m)
+	if fail != nil {
+		return fail
+	}
+	ch.greet(m, agent)
+	ch.conn.SetReadDeadline(time.Time{})
+	if agent != nil {
+		go ch.watchAgent(agent)
+	}
+	ch.reply(req.ID, wire.HelloResult{Protocol: version, BrokerVersion: ch.b.Version,
+		BrokerInstance: ch.b.instance, ChannelID: ch.id.ID, Nonce: ch.id.Nonce}, nil)
+	return nil
+}
+
+// attribute judges the claimed role. Only a shim's parent is judged; a native
+// client and the command line stand for themselves.
+func (ch *channel) attribute(m wire.Hello) (*peer.Process, *wire.Error) {
+	switch m.Role {
+	case wire.RoleNative, wire.RoleCLI:
+		return nil, nil
+	case wire.RoleShim:
+	default:
+		return nil, wire.Errorf(wire.CodeBadRequest, "role must be shim, native or cli")
+	}
+	device, inode, err := ch.b.ShimFile()
+	if err != nil {
+		ch.b.Log.Error("looking for the installed yett-mcp", "error", err)
+		return nil, wire.Errorf(wire.CodeAttributionFailed, "The installed yett-mcp was not found beside the broker.")
+	}
+	if !ch.peer.SameExecutable(device, inode) {
+		return nil, wire.Errorf(wire.CodeAttributionFailed, "The process says it is yett-mcp but does not run the installed one.")
+	}
+	agent, err := ch.peer.Parent()
+	if err != nil {
+		ch.b.Log.Warn("a shim without an agent", "cause", err)
+		return nil, wire.Errorf(wire.CodeAttributionFailed, "The process that started yett-mcp cannot be established.")
+	}
+	return agent, nil
+}
+
+func (ch *channel) greet(m wire.Hello, agent *peer.Process) {
+	c := action.Caller{Role: m.Role, Unit: action.UnitProcess, Peer: ch.peer.Evidence(),
+		Claims: action.Claims{Program: m.Program, Version: m.Version, Labels: maps.Clone(m.Labels)}}
+	subject := ch.peer
+	if agent != nil {
+		e := agent.Evidence()
+		c.Agent, subject = &e, agent
+	}
+	c.Words = append(c.Words, peer.Words(subject.Evidence())...)
+	everyOp := false
+	if guard, ok := m.Labels["guard"]; ok && agent != nil && strings.HasPrefix(guard, "none") {
+		c.Words = append(c.Words, "no injection guard: each action is asked for")
+		c.Unit, everyOp = action.UnitOperation, true
+	}
+	ch.mu.Lock()
+	ch.hello, ch.agent, ch.caller, ch.everyOp = &m, agent, c, everyOp
+	ch.mu.Unlock()
+	go ch.hash(agent)
+}
+
+// hash digests the executables beside the conversation, never on the way of a
+// request.
+func (ch *channel) hash(agent *peer.Process) {
+	defer close(ch.hashed)
+	ctx, cancel := context.WithTimeout(context.Background(), hashTime)
+	defer cancel()
+	ch.peer.Hash(ctx)
+	if agent != nil {
+		agent.Hash(ctx)
+	}
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.caller.Peer = ch.peer.Evidence()
+	if agent != nil {
+		e := agent.Evidence()
+		ch.caller.Agent = &e
+	}
+}
+
+// evidence returns the caller with its digests, once they are there.
+func (ch *channel) evidence() action.Caller {
+	<-ch.hashed
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.caller
+}

@@ -1,0 +1,41 @@
+package broker
+
+import (
+	"github.com/yett-broker/yett/internal/action"
+	"github.com/yett-broker/yett/internal/ledger"
+	"github.com/yett-broker/yett/internal/session"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+// getOperation answers for an operation of this session, or of an earlier
+// session of the same live process. An approved card takes effect here too.
+func (ch *channel) getOperation(s *session.Session, m wire.OperationGet) (any, *wire.Error) {
+	subject := subjectKey(s.Caller)
+	if op := ch.b.ops.get(m.OperationID); op != nil && op.subject == subject {
+		return ch.awaitDecision(op, m.Sequence, m.WaitMS)
+	}
+	first, ok, err := ch.b.Ledger.Operation(m.OperationID)
+	if err != nil {
+		return nil, ch.b.ledgerFailed(err)
+	}
+	if !ok || first.Caller != subject {
+		return nil, wire.Errorf(wire.CodeBadRequest, "There is no such operation of this process.")
+	}
+	return ch.fromLedger(first, m.Sequence)
+}
+
+// fromLedger answers for an operation that is no longer in memory: its state is
+// durable, its result is not given again.
+func (ch *channel) fromLedger(first ledger.Operation, sequence int64) (any, *wire.Error) {
+	v := wire.OperationResult{OperationID: first.ID, Sequence: sequence, State: string(first.State)}
+	if first.Intent != 0 {
+		v.Activity = activityRef(first.Intent)
+	}
+	switch first.State {
+	case action.Denied:
+		v.Reason = wire.NewReason(first.Code, "")
+	case action.Indeterminate:
+		v.Reason = unknownOutcome()
+	}
+	return v, nil
+}

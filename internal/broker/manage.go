@@ -1,0 +1,210 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/yett-broker/yett/internal/action"
+	"github.com/yett-broker/yett/internal/ledger"
+	"github.com/yett-broker/yett/internal/session"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+func newNonce() string { return action.NewID("p_") }
+
+// manage answers a management request. It takes the same evidence as any other
+// request; what widens needs the person's proof, what narrows never does.
+func (ch *channel) manage(method string, m wire.Managed) (any, *wire.Error) {
+	if fail := ch.recheck(); fail != nil {
+		return nil, fail
+	}
+	switch method {
+	case wire.MethodBrokerStatus:
+		return ch.b.status(), nil
+	case wire.MethodVaultChallenge:
+		return ch.challenge()
+	case wire.MethodBrokerStop:
+		return ch.stopBroker()
+	case wire.MethodVaultUnlock:
+		return managed(m, ch.unlock)
+	case wire.MethodVaultLock:
+		return ch.lock()
+	case wire.MethodSessionRevoke:
+		return managed(m, ch.revoke)
+	case wire.MethodApprovalDeny:
+		return managed(m, ch.denyCard)
+	case wire.MethodApprovalApprove:
+		return managed(m, func(r wire.Approve) (any, *wire.Error) { return ch.approve(r, m.Proof) })
+	case wire.MethodSecretList:
+		return ch.listSecrets()
+	case wire.MethodApprovalList:
+		return ch.listCards()
+	case wire.MethodSessionList:
+		return ch.listSessions()
+	case wire.MethodActivityList:
+		return managed(m, ch.listActivity)
+	case wire.MethodAccessShow:
+		return ch.showAccess()
+	case wire.MethodAccessApply:
+		return managed(m, func(r wire.AccessApply) (any, *wire.Error) { return ch.apply(r, m) })
+	}
+	return ch.manageProven(method, m)
+}
+
+// manageProven has the methods that always need a proof.
+func (ch *channel) manageProven(method string, m wire.Managed) (any, *wire.Error) {
+	var work func() (any, *wire.Error)
+	switch method {
+	case wire.MethodActivityRead:
+		work = ch.readActivity
+	case wire.MethodSecretSet, wire.MethodSecretRotate:
+		work = func() (any, *wire.Error) {
+			return managed(m, func(r wire.SecretSet) (any, *wire.Error) { return ch.setSecret(r, method == wire.MethodSecretRotate) })
+		}
+	case wire.MethodSecretRemove:
+		work = func() (any, *wire.Error) { return managed(m, ch.removeSecret) }
+	default:
+		return nil, wire.Errorf(wire.CodeBadRequest, "There is no such method.")
+	}
+	if fail := ch.checkProof(method, m); fail != nil {
+		return nil, fail
+	}
+	return work()
+}
+
+// managed decodes the inner request of a management method.
+func managed[R any](m wire.Managed, work func(R) (any, *wire.Error)) (any, *wire.Error) {
+	var r R
+	if err := wire.DecodeParams(m.Request, &r); err != nil {
+		return nil, wire.Errorf(wire.CodeBadRequest, "%s", err.Message)
+	}
+	return work(r)
+}
+
+func (b *Broker) status() wire.Status {
+	st := wire.Status{State: "ready", BrokerVersion: b.Version, BrokerInstance: b.instance, Endpoint: b.Location.Socket,
+		Profile: Profile, Home: b.Location.Home, Pending: len(b.queue.List()), Sessions: b.sessions.Live()}
+	if b.state() == nil {
+		st.State = "locked"
+	}
+	return st
+}
+
+// row records a management act, with the evidence of who did it.
+func (ch *channel) row(kind string, request, outcome map[string]any) *wire.Error {
+	c := ch.evidence()
+	r := ledger.Row{Kind: kind, Verified: marshal(map[string]any{"channel_id": ch.id.ID, "role": c.Role,
+		"peer": verifiedProcess(c.Peer)}), Claimed: marshal(c.Claims), Request: marshal(request)}
+	if outcome != nil {
+		r.Outcome = marshal(outcome)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), ledgerTime)
+	defer cancel()
+	if _, err := ch.b.Ledger.Append(ctx, r); err != nil {
+		return ch.b.ledgerFailed(err)
+	}
+	return nil
+}
+
+// narrow records an act that takes away. It is done even when it cannot be
+// recorded: refusing to narrow would be the unsafe side.
+func (ch *channel) narrow(kind string, request map[string]any) {
+	if fail := ch.row(kind, request, nil); fail != nil {
+		ch.b.Log.Error("an act that narrows could not be recorded", "act", kind)
+	}
+}
+
+func (ch *channel) stopBroker() (any, *wire.Error) {
+	ch.narrow("broker.stopped", nil)
+	time.AfterFunc(20*time.Millisecond, ch.b.requestStop) // after the answer has gone out
+	return wire.Empty{}, nil
+}
+
+func (ch *channel) revoke(r wire.SessionID) (any, *wire.Error) {
+	s, ok := ch.b.sessions.Get(r.SessionID)
+	if !ok {
+		return nil, wire.Errorf(wire.CodeBadRequest, "There is no such session.")
+	}
+	ch.b.endSession(s, session.Revoked)
+	ch.narrow("session.revoked", map[string]any{"session_id": r.SessionID})
+	return wire.Empty{}, nil
+}
+
+// listSessions lists the sessions of this instance: after a proof all of them,
+// else those of the asking process.
+func (ch *channel) listSessions() (any, *wire.Error) {
+	own, all := subjectKey(ch.evidence()), ch.mayRead()
+	r := wire.List[wire.Session]{Items: []wire.Session{}}
+	for _, s := range ch.b.sessions.All() {
+		if !all && subjectKey(s.Caller) != own {
+			r.Hidden++
+			continue
+		}
+		st := s.Status()
+		r.Items = append(r.Items, wire.Session{SessionID: s.ID, State: string(st.State), EndReason: st.EndReason,
+			ChannelID: s.ChannelID, Unit: s.Caller.Unit, Caller: s.Caller, Capabilities: st.Capabilities,
+			BeganAt: s.BeganAt, ExpiresAt: st.ExpiresAt})
+	}
+	return newest(r), nil
+}
+
+// maxListed keeps a list within one frame; older entries are in the ledger.
+const maxListed = 150
+
+func newest[T any](l wire.List[T]) wire.List[T] {
+	if n := len(l.Items) - maxListed; n > 0 {
+		l.Items, l.Hidden = l.Items[n:], l.Hidden+n
+	}
+	return l
+}
+
+// readActivity opens reading on this channel.
+func (ch *channel) readActivity() (any, *wire.Error) {
+	if fail := ch.row("reading.opened", nil, nil); fail != nil {
+		return nil, fail
+	}
+	ch.openReading()
+	return wire.Empty{}, nil
+}
+
+// maxActivityBytes keeps a page of activity within one frame.
+const maxActivityBytes = 512 << 10
+
+// listActivity reads a page of rows: after a proof all, else those of sessions
+// of the asking process.
+func (ch *channel) listActivity(r wire.ActivityList) (any, *wire.Error) {
+	open := ch.b.state()
+	l := wire.List[json.RawMessage]{Items: []json.RawMessage{}}
+	if open == nil {
+		n, err := ch.b.Ledger.Entries()
+		if err != nil {
+			return nil, ch.b.ledgerFailed(err)
+		}
+		l.Hidden = int(n)
+		return l, nil
+	}
+	own, all := subjectKey(ch.evidence()), ch.mayRead()
+	size, limit := 0, min(max(r.Limit, 1), 1000)
+	ctx, cancel := context.WithTimeout(context.Background(), ledgerTime)
+	defer cancel()
+	err := ch.b.Ledger.Rows(ctx, open.opener, r.From, func(row ledger.Row) error {
+		if !all {
+			s, ok := ch.b.sessions.Get(row.SessionID)
+			if !ok || subjectKey(s.Caller) != own {
+				l.Hidden++
+				return nil
+			}
+		}
+		raw := marshal(row)
+		if size += len(raw); len(l.Items) >= limit || (size > maxActivityBytes && len(l.Items) > 0) {
+			return errEnough
+		}
+		l.Items = append(l.Items, raw)
+		return nil
+	})
+	if err != nil && err != errEnough {
+		return nil, ch.b.ledgerFailed(err)
+	}
+	return l, nil
+}

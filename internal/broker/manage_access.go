@@ -1,0 +1,119 @@
+package broker
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+
+	"github.com/yett-broker/yett/internal/access"
+	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/vault"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+// showAccess lists what may be asked for; every session may read the same.
+func (ch *channel) showAccess() (any, *wire.Error) {
+	open := ch.b.state()
+	if open == nil {
+		return wire.AccessListResult{Capabilities: []wire.Access{}}, nil
+	}
+	return listPolicy(open.policy), nil
+}
+
+// apply replaces the applied access file. A dry run says what would change and
+// needs no proof.
+func (ch *channel) apply(r wire.AccessApply, m wire.Managed) (any, *wire.Error) {
+	b := ch.b
+	open := b.state()
+	if open == nil {
+		return nil, wire.NewError(wire.CodeLocked)
+	}
+	next, err := access.Parse([]byte(r.File))
+	if err != nil {
+		return nil, badFile(err)
+	}
+	result := wire.AccessApplied{Difference: next.Diff(open.policy), Warnings: []string{}, Voided: []string{}}
+	if !r.DryRun {
+		if fail := ch.checkProof(wire.MethodAccessApply, m); fail != nil {
+			return nil, fail
+		}
+		if fail := ch.row("access.applied", map[string]any{"difference": result.Difference}, nil); fail != nil {
+			return nil, fail
+		}
+		voided, fail := ch.replacePolicy(next, []byte(r.File))
+		if fail != nil {
+			ch.row("access.applied", nil, map[string]any{"code": fail.Code})
+			return nil, fail
+		}
+		result.Voided = append(result.Voided, voided...)
+	}
+	infos, err := b.Vault.Secrets()
+	if err != nil {
+		return nil, ch.vaultFailed("listing the credentials", err)
+	}
+	for _, c := range next.Credentials() {
+		if !slices.ContainsFunc(infos, func(i vault.SecretInfo) bool { return i.Name == c.Name && i.Set }) {
+			result.Warnings = append(result.Warnings, "the credential "+c.Name+" has no value yet: yett secret set "+c.Name)
+		}
+	}
+	return result, nil
+}
+
+// badFile names every problem of an access file with its line.
+func badFile(err error) *wire.Error {
+	e := wire.Errorf(wire.CodeBadRequest, "The access file has problems:\n%v", err)
+	e.NextStep = "Correct these lines and apply it again; nothing was changed."
+	var ps access.Problems
+	if errors.As(err, &ps) {
+		list := make([]map[string]any, len(ps))
+		for i, p := range ps {
+			list[i] = map[string]any{"line": p.Line, "key": p.Key, "message": p.Message}
+		}
+		e.With("problems", list)
+	}
+	return e
+}
+
+// replacePolicy saves the file and takes back every grant and card whose
+// capability now says something else than its card did.
+func (ch *channel) replacePolicy(next *access.Policy, text []byte) ([]string, *wire.Error) {
+	b := ch.b
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open == nil {
+		return nil, wire.NewError(wire.CodeLocked)
+	}
+	var declared []vault.Declared
+	for _, d := range next.Declared() {
+		declared = append(declared, vault.Declared{Name: d.Name, Kind: d.Kind, Place: d.Place})
+	}
+	voided, err := b.Vault.Apply(text, declared)
+	if err != nil {
+		return nil, ch.vaultFailed("applying the access file", err)
+	}
+	changed := changedCapabilities(b.open.policy, next)
+	fresh := *b.open
+	fresh.policy = next
+	b.open = &fresh
+	for _, s := range b.sessions.All() {
+		s.Void(changed)
+	}
+	b.queue.WithdrawIf(func(i *approval.Item) bool {
+		return slices.ContainsFunc(i.Capabilities, func(c string) bool { return slices.Contains(changed, c) })
+	}, wire.ReasonRevoked)
+	return voided, nil
+}
+
+// changedCapabilities names the capabilities of old that next lacks or that
+// read differently on a card.
+func changedCapabilities(old, next *access.Policy) []string {
+	var changed []string
+	for _, c := range old.Capabilities() {
+		n, ok := next.Capability(c.Name)
+		if !ok || n.Confirm != c.Confirm || n.Repeat != c.Repeat ||
+			!bytes.Equal(marshal(cardCapability(old, c.Name)), marshal(cardCapability(next, c.Name))) {
+			changed = append(changed, c.Name)
+		}
+	}
+	return changed
+}

@@ -1,0 +1,80 @@
+package broker
+
+import (
+	"errors"
+
+	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+// listCards lists the cards that wait. Without a proof there is no digest and
+// no card, so nothing that could be approved from it.
+func (ch *channel) listCards() (any, *wire.Error) {
+	l := wire.List[wire.Approval]{Items: []wire.Approval{}}
+	all := ch.mayRead()
+	for _, i := range ch.b.queue.List() {
+		a := wire.Approval{ApprovalID: i.ID(), Capabilities: i.Capabilities, AskedAt: i.AskedAt, ExpiresAt: i.Card.ExpiresAt}
+		if all {
+			a.CardDigest, a.Card = i.Digest, i.Document
+		}
+		l.Items = append(l.Items, a)
+	}
+	return l, nil
+}
+
+// approve decides a card in favour. The proof is over the digest, the choice
+// and its end, so none of them can be swapped.
+func (ch *channel) approve(r wire.Approve, p *wire.Proof) (any, *wire.Error) {
+	if p == nil {
+		return nil, wire.NewError(wire.CodeProofRequired)
+	}
+	message := approval.DecisionMessage(r.CardDigest, r.Choice, r.Until, p.Nonce)
+	if fail := ch.checkMAC(wire.MethodApprovalApprove, message, p); fail != nil {
+		return nil, fail
+	}
+	if r.Choice != approval.ChoiceOnce && r.Choice != approval.ChoiceUntil || r.Choice == approval.ChoiceOnce && !r.Until.IsZero() {
+		return nil, wire.Errorf(wire.CodeBadRequest, "choice must be once, or until with a time")
+	}
+	return ch.decide(r.ApprovalID, r.CardDigest, approval.Decision{Choice: r.Choice, Until: r.Until})
+}
+
+func (ch *channel) denyCard(r wire.ApprovalID) (any, *wire.Error) {
+	return ch.decide(r.ApprovalID, "", approval.Decision{Choice: approval.ChoiceDeny, Code: wire.ReasonDenied})
+}
+
+// decide records a decision and then lets it take effect, in one step of the
+// queue: nothing can happen between the two.
+func (ch *channel) decide(id, digest string, d approval.Decision) (any, *wire.Error) {
+	err := ch.b.queue.Decide(id, digest, d, func(i *approval.Item) error {
+		request := map[string]any{"approval_id": i.ID(), "card_digest": i.Digest, "card": string(i.Document), "session_id": i.SessionID}
+		outcome := map[string]any{"choice": d.Choice, "shares_terminal_with_agent": ch.sharesTerminal(i)}
+		if !d.Until.IsZero() {
+			outcome["until"] = d.Until
+		}
+		if fail := ch.row("decision", request, outcome); fail != nil && d.Choice != approval.ChoiceDeny {
+			return fail
+		}
+		return nil
+	})
+	var fail *wire.Error
+	switch {
+	case err == nil:
+		return wire.Empty{}, nil
+	case errors.As(err, &fail):
+		return nil, fail
+	case errors.Is(err, approval.ErrDigest):
+		return nil, wire.Errorf(wire.CodeProofInvalid, "The digest is not that of the card.")
+	case errors.Is(err, approval.ErrUnknown):
+		e := wire.Errorf(wire.CodeBadRequest, "No such card waits: it was decided, withdrawn, or never there.")
+		e.NextStep = "List what waits: yett pending."
+		return nil, e
+	}
+	return nil, wire.Errorf(wire.CodeBadRequest, "%v.", err)
+}
+
+// sharesTerminal records, as a fact, whether the approver sits on the terminal
+// of the agent. It judges nothing.
+func (ch *channel) sharesTerminal(i *approval.Item) bool {
+	tty := ch.evidence().Peer.Kernel.TTY
+	return tty != "" && tty == i.Card.Verified.Agent.Kernel.TTY
+}

@@ -1,0 +1,166 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/yett-broker/yett/internal/access"
+	"github.com/yett-broker/yett/internal/ledger"
+	"github.com/yett-broker/yett/internal/session"
+	"github.com/yett-broker/yett/internal/vault"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+// errEnough ends the reading of rows.
+var errEnough = errors.New("enough")
+
+// unlock opens the vault with the unlock key of a slot. The passphrase itself
+// never comes here.
+func (ch *channel) unlock(r wire.Unlock) (any, *wire.Error) {
+	defer clear(r.UnlockKey)
+	b := ch.b
+	if err := b.proofs.try(ch.closed, func() error { return b.Vault.Unlock(r.Slot, r.UnlockKey) }); err != nil {
+		if errors.Is(err, vault.ErrWrongKey) {
+			ch.narrow("unlock.refused", map[string]any{"slot": clip(r.Slot)})
+			return nil, wire.NewError(wire.CodeProofInvalid)
+		}
+		b.Log.Error("unlocking", "error", err)
+		e := wire.Errorf(wire.CodeInternal, "The vault cannot be opened: %v.", err)
+		e.NextStep = "Look at the vault file; the previous generation lies beside it with the ending .prev."
+		return nil, e
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.open != nil {
+		return wire.Empty{}, nil
+	}
+	open, err := b.openState()
+	if err != nil {
+		b.Vault.Lock()
+		b.Log.Error("unlocking", "error", err)
+		return nil, wire.Errorf(wire.CodeInternal, "The vault's content cannot be used.")
+	}
+	if fail := ch.row("vault.unlocked", map[string]any{"slot": r.Slot}, nil); fail != nil {
+		b.Vault.Lock()
+		return nil, fail
+	}
+	b.open = open
+	return wire.Empty{}, nil
+}
+
+// openState makes what exists only while unlocked.
+func (b *Broker) openState() (*unlocked, error) {
+	text, err := b.Vault.Policy()
+	if err != nil {
+		return nil, err
+	}
+	policy, err := access.Parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("reading the applied access file: %w", err)
+	}
+	private, err := b.Vault.AuditPrivateKey()
+	if err != nil {
+		return nil, err
+	}
+	defer clear(private)
+	opener, err := ledger.NewOpener(private)
+	if err != nil {
+		return nil, err
+	}
+	digest, err := b.Vault.Subkey("ledger digests v1")
+	if err != nil {
+		return nil, err
+	}
+	return &unlocked{policy: policy, opener: opener, digest: digest}, nil
+}
+
+// lock ends every session and forgets every key.
+func (ch *channel) lock() (any, *wire.Error) {
+	b := ch.b
+	b.mu.Lock()
+	b.open = nil
+	all := b.channelsLocked()
+	b.mu.Unlock()
+	for _, other := range all {
+		other.endSession(session.Locked)
+	}
+	b.Vault.Lock()
+	ch.narrow("vault.locked", nil)
+	return wire.Empty{}, nil
+}
+
+// vaultFailed turns an error of the vault into an answer.
+func (ch *channel) vaultFailed(doing string, err error) *wire.Error {
+	e := wire.Errorf(wire.CodeBadRequest, "%v.", err)
+	switch {
+	case errors.Is(err, vault.ErrLocked):
+		return wire.NewError(wire.CodeLocked)
+	case errors.Is(err, vault.ErrUndeclared):
+		e.NextStep = "Declare it in the access file and yett apply it first."
+	case errors.Is(err, vault.ErrSet):
+		e.NextStep = "Replace it with: yett secret rotate."
+	case errors.Is(err, vault.ErrNotSet):
+		e.NextStep = "Give it a value with: yett secret set."
+	case errors.Is(err, vault.ErrTooShort):
+		e.NextStep = "Check that the whole value was given."
+	case errors.Is(err, vault.ErrUnclean):
+		e.NextStep = "Give the value without what surrounds it."
+	default:
+		ch.b.Log.Error(doing, "error", err)
+		return wire.Errorf(wire.CodeInternal, "%s failed; nothing was changed.", doing)
+	}
+	return e
+}
+
+func (ch *channel) setSecret(r wire.SecretSet, rotate bool) (any, *wire.Error) {
+	defer clear(r.Value)
+	kind := "secret.set"
+	if rotate {
+		kind = "secret.rotated"
+	}
+	// The row comes first: a value that is stored was announced. Were the
+	// store to fail afterwards, the second row says so.
+	if fail := ch.row(kind, map[string]any{"name": clip(r.Name)}, nil); fail != nil {
+		return nil, fail
+	}
+	if err := ch.b.Vault.SetSecret(r.Name, r.Value, rotate); err != nil {
+		fail := ch.vaultFailed("storing a value", err)
+		ch.row(kind, map[string]any{"name": clip(r.Name)}, map[string]any{"code": fail.Code, "message": fail.Message})
+		return nil, fail
+	}
+	return wire.Empty{}, nil
+}
+
+func (ch *channel) removeSecret(r wire.SecretName) (any, *wire.Error) {
+	if fail := ch.row("secret.removed", map[string]any{"name": clip(r.Name)}, nil); fail != nil {
+		return nil, fail
+	}
+	if err := ch.b.Vault.RemoveSecret(r.Name); err != nil {
+		return nil, ch.vaultFailed("removing a value", err)
+	}
+	return wire.Empty{}, nil
+}
+
+func (ch *channel) listSecrets() (any, *wire.Error) {
+	l := wire.List[wire.Secret]{Items: []wire.Secret{}}
+	infos, err := ch.b.Vault.Secrets()
+	if errors.Is(err, vault.ErrLocked) {
+		return l, nil
+	}
+	if err != nil {
+		return nil, ch.vaultFailed("listing the credentials", err)
+	}
+	if !ch.mayRead() {
+		l.Hidden = len(infos)
+		return l, nil
+	}
+	for _, i := range infos {
+		s := wire.Secret{Name: i.Name, Kind: i.Kind, Place: i.Place, Set: i.Set}
+		if i.Set {
+			at := i.SetAt
+			s.SetAt = &at
+		}
+		l.Items = append(l.Items, s)
+	}
+	return l, nil
+}

@@ -1,0 +1,124 @@
+package broker
+
+import (
+	"sync"
+	"time"
+
+	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+const (
+	// nonceLife is how long a challenge may be answered.
+	nonceLife = 5 * time.Minute
+	maxNonces = 16
+	// readingLife is how long one proof opens reading on a channel.
+	readingLife = 15 * time.Minute
+)
+
+// challenge gives the parameters to derive keys with, and a nonce for one
+// proof on this channel.
+func (ch *channel) challenge() (any, *wire.Error) {
+	nonce := ch.newNonce()
+	if nonce == "" {
+		return nil, wire.NewError(wire.CodeBusy)
+	}
+	c := wire.Challenge{Nonce: nonce}
+	for _, s := range ch.b.Vault.Slots() {
+		c.Slots = append(c.Slots, wire.ChallengeSlot{Name: s.Name, Salt: s.KDF.Salt, Time: s.KDF.Time,
+			MemoryKiB: s.KDF.MemoryKiB, Threads: s.KDF.Threads})
+	}
+	return c, nil
+}
+
+func (ch *channel) newNonce() string {
+	now := ch.b.Clock.SinceBoot()
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	for n, end := range ch.nonces {
+		if now >= end {
+			delete(ch.nonces, n)
+		}
+	}
+	if len(ch.nonces) >= maxNonces {
+		return ""
+	}
+	n := newNonce()
+	ch.nonces[n] = now + nonceLife
+	return n
+}
+
+// takeNonce spends a nonce of this channel.
+func (ch *channel) takeNonce(n string) bool {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	end, ok := ch.nonces[n]
+	delete(ch.nonces, n)
+	return ok && ch.b.Clock.SinceBoot() < end
+}
+
+// checkProof verifies the person's proof of one management request.
+func (ch *channel) checkProof(method string, m wire.Managed) *wire.Error {
+	if m.Proof == nil {
+		return wire.NewError(wire.CodeProofRequired)
+	}
+	return ch.checkMAC(method, approval.ProofMessage(method, m.Request, m.Proof.Nonce), m.Proof)
+}
+
+func (ch *channel) checkMAC(method string, message []byte, p *wire.Proof) *wire.Error {
+	b := ch.b
+	if b.state() == nil {
+		return wire.NewError(wire.CodeLocked)
+	}
+	if !ch.takeNonce(p.Nonce) {
+		return wire.Errorf(wire.CodeProofInvalid, "The proof's nonce is unknown, used or too old.")
+	}
+	if err := b.proofs.try(ch.closed, func() error { return b.Vault.VerifyProof(message, p.MAC) }); err != nil {
+		b.Log.Warn("a proof does not verify", "method", method)
+		return wire.NewError(wire.CodeProofInvalid)
+	}
+	return nil
+}
+
+// mayRead reports whether a proof has opened reading on this channel.
+func (ch *channel) mayRead() bool {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.b.Clock.SinceBoot() < ch.reading
+}
+
+func (ch *channel) openReading() {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.reading = ch.b.Clock.SinceBoot() + readingLife
+}
+
+// backoff slows the guessing of proofs: after three failures each further try
+// waits, doubling from one second to thirty. Tries come one at a time.
+type backoff struct {
+	mu       sync.Mutex
+	failures int
+	last     time.Time
+}
+
+func (b *backoff) try(gone <-chan struct{}, check func() error) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if over := b.failures - 3; over >= 0 {
+		delay := min(time.Second<<min(over, 5), 30*time.Second)
+		wait := time.NewTimer(time.Until(b.last.Add(delay)))
+		defer wait.Stop()
+		select {
+		case <-wait.C:
+		case <-gone:
+		}
+	}
+	err := check()
+	if err == nil {
+		b.failures = 0
+		return nil
+	}
+	b.failures++
+	b.last = time.Now()
+	return err
+}

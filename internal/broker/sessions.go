@@ -1,0 +1,348 @@
+package broker
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/yett-broker/yett/internal/access"
+	"github.com/yett-broker/yett/internal/action"
+	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/ledger"
+	"github.com/yett-broker/yett/internal/session"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+// maxCapabilities bounds one request for access.
+const maxCapabilities = 64
+
+// openSession begins the one session of a channel. Without capabilities it is
+// active at once and may only list and ask.
+func (ch *channel) openSession(m wire.SessionOpen, malformed *wire.Error) (any, *wire.Error) {
+	if fail := ch.recheck(); fail != nil {
+		return nil, fail
+	}
+	if malformed != nil && m.Nonce == "" {
+		return nil, malformed
+	}
+	if m.Nonce != ch.id.Nonce {
+		return nil, wire.NewError(wire.CodeWrongChannel)
+	}
+	open := ch.b.state()
+	if open == nil {
+		return nil, wire.NewError(wire.CodeLocked)
+	}
+	if malformed != nil {
+		return nil, malformed
+	}
+	wanted, fail := known(open.policy, m.Capabilities)
+	if fail != nil {
+		return nil, fail
+	}
+	if !ch.id.TakeNonce(m.Nonce) {
+		return nil, wire.NewError(wire.CodeWrongChannel)
+	}
+	caller := ch.evidence()
+	state := session.Active
+	if len(wanted) > 0 {
+		state = session.Pending
+	}
+	s := ch.b.sessions.Make(ch.id, caller, state)
+	if fail := ch.begin(s, open.policy, wanted, m.Purpose); fail != nil {
+		ch.id.GiveBack()
+		return nil, fail
+	}
+	return ch.sessionResult(s), nil
+}
+
+// begin records the session, files its card and makes it usable, in this order.
+func (ch *channel) begin(s *session.Session, p *access.Policy, wanted []string, purpose string) *wire.Error {
+	b := ch.b
+	ctx, cancel := context.WithTimeout(context.Background(), ledgerTime)
+	defer cancel()
+	row := callerRow("session.opened", s, ch.b.Location)
+	row.Claimed = marshal(approval.ClaimedOf(s.Caller, purpose))
+	row.Request = marshal(map[string]any{"capabilities": wanted})
+	if _, err := b.Ledger.Append(ctx, row); err != nil {
+		return b.ledgerFailed(err)
+	}
+	if len(wanted) > 0 {
+		if fail := ch.fileAccessCard(s, p, wanted, purpose, true); fail != nil {
+			return fail
+		}
+	}
+	b.sessions.Insert(ch.id, s)
+	select {
+	case <-ch.closed: // the channel ended meanwhile: nobody else would end this session
+		b.endSession(s, session.ChannelClosed)
+	default:
+	}
+	return nil
+}
+
+// requestAccess asks a person for more capabilities.
+func (ch *channel) requestAccess(s *session.Session, m wire.AccessRequest) (any, *wire.Error) {
+	open := ch.b.state()
+	if open == nil {
+		return nil, wire.NewError(wire.CodeLocked)
+	}
+	wanted, fail := known(open.policy, m.Capabilities)
+	if fail != nil {
+		return nil, fail
+	}
+	missing := slices.DeleteFunc(slices.Clone(wanted), func(c string) bool {
+		_, ok := s.Granted(c)
+		return ok
+	})
+	if len(missing) == 0 {
+		ch.setCard(nil, nil)
+		return ch.sessionResult(s), nil
+	}
+	if fail := ch.fileAccessCard(s, open.policy, missing, m.Purpose, false); fail != nil {
+		return nil, fail
+	}
+	ch.awaitCard(s, m.WaitMS)
+	return ch.sessionResult(s), nil
+}
+
+// fileAccessCard puts the card for capabilities of a session into the queue.
+// When the person said no a moment ago, there is no card and the reason is
+// that no.
+func (ch *channel) fileAccessCard(s *session.Session, p *access.Policy, wanted []string, purpose string, first bool) *wire.Error {
+	b := ch.b
+	g := approval.Granting{Unit: s.Caller.Unit, LongestEnd: s.Status().ExpiresAt}
+	for _, name := range wanted {
+		g.Capabilities = append(g.Capabilities, cardCapability(p, name))
+	}
+	subject := subjectKey(s.Caller)
+	set := strings.Join(wanted, "\n")
+	item, err := b.queue.File(approval.Proposal{
+		Caller: subject, Equal: "access\n" + set, NoKey: subject + "\n" + set, SessionID: s.ID,
+		Verified: b.verified(ch, s.Caller), Claimed: approval.ClaimedOf(s.Caller, purpose), Granting: g,
+		Settled: func(d approval.Decision) { ch.settleAccess(s, wanted, first, d) },
+	})
+	switch {
+	case errors.Is(err, approval.ErrKeptNo):
+		ch.setCard(nil, wire.NewReason(wire.ReasonDenied, ""))
+		s.Activate()
+		return nil
+	case errors.Is(err, approval.ErrTooMany):
+		return wire.Errorf(wire.CodeBusy, "Too many cards of this caller wait for a person.")
+	case err != nil:
+		b.Log.Error("filing a card", "error", err)
+		return wire.NewError(wire.CodeInternal)
+	}
+	ch.setCard(item, nil)
+	return nil
+}
+
+// settleAccess applies a decision to the session before anybody can see it.
+func (ch *channel) settleAccess(s *session.Session, wanted []string, first bool, d approval.Decision) {
+	if d.Granted() {
+		s.Grant(wanted, d.Until, d.Choice == approval.ChoiceOnce, first)
+	}
+	s.Activate()
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.reason = nil
+	if !d.Granted() {
+		ch.reason = wire.NewReason(d.Code, "")
+	}
+}
+
+func (ch *channel) setCard(item *approval.Item, reason *wire.Reason) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if item != nil && item.Decision().Choice != "" {
+		return // decided already: settleAccess has set the reason
+	}
+	ch.card, ch.reason = item, reason
+}
+
+// awaitCard waits until the channel's card is decided, at most waitMS.
+func (ch *channel) awaitCard(s *session.Session, waitMS int64) {
+	ch.mu.Lock()
+	item := ch.card
+	ch.mu.Unlock()
+	if item == nil || waitMS == 0 {
+		return
+	}
+	limit := time.NewTimer(time.Duration(waitMS) * time.Millisecond)
+	defer limit.Stop()
+	select {
+	case <-item.Done():
+	case <-limit.C:
+	case <-s.Context().Done():
+	case <-ch.closed:
+	}
+}
+
+func (ch *channel) waitSession(s *session.Session, m wire.SessionWait) (any, *wire.Error) {
+	ch.awaitCard(s, m.WaitMS)
+	if why := s.EndReason(); why != "" {
+		return nil, wire.NewError(wire.CodeSessionEnded).With("end_reason", why)
+	}
+	return ch.sessionResult(s), nil
+}
+
+func (ch *channel) closeSession(s *session.Session, _ wire.Envelope) (any, *wire.Error) {
+	ch.b.endSession(s, session.ChannelClosed)
+	return wire.Empty{}, nil
+}
+
+func (ch *channel) sessionResult(s *session.Session) wire.SessionResult {
+	st := s.Status()
+	r := wire.SessionResult{SessionID: s.ID, State: string(st.State), Capabilities: st.Capabilities, ExpiresAt: st.ExpiresAt}
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if ch.card != nil && ch.card.Decision().Choice == "" {
+		r.Pending = pendingOf(ch.card)
+	} else {
+		r.Reason = ch.reason
+	}
+	return r
+}
+
+func pendingOf(i *approval.Item) *wire.Pending {
+	return &wire.Pending{ApprovalID: i.ID(), ExpiresAt: i.Card.ExpiresAt, Tag: i.Card.Tag}
+}
+
+// listAccess says what may be asked for, and what is granted.
+func (ch *channel) listAccess(s *session.Session, _ wire.Envelope) (any, *wire.Error) {
+	open := ch.b.state()
+	if open == nil {
+		return nil, wire.NewError(wire.CodeLocked)
+	}
+	r := listPolicy(open.policy)
+	for i := range r.Capabilities {
+		a := &r.Capabilities[i]
+		if g, ok := s.Granted(a.Capability); ok {
+			until := g.Until
+			a.Granted, a.Until, a.Once = true, &until, g.Once
+		}
+	}
+	return r, nil
+}
+
+// endSession ends the channel's session, if it has one.
+func (ch *channel) endSession(reason string) {
+	if s := ch.id.Session(); s != nil {
+		ch.b.endSession(s, reason)
+		ch.refs.clear()
+	}
+}
+
+// endSession ends a session once: authority first, then its cards, then the
+// record. What it has under way is cancelled and settles itself.
+func (b *Broker) endSession(s *session.Session, reason string) {
+	if !s.End(reason) {
+		return
+	}
+	b.queue.Withdraw(s.ID, withdrawCode(reason))
+	b.HTTP.CloseSession(s.ID)
+	row := callerRow("session.ended", s, b.Location)
+	row.Outcome = marshal(map[string]any{"end_reason": reason})
+	b.Ledger.AppendSoon(row)
+}
+
+// withdrawCode is the reason code of what was queued when a session ended.
+func withdrawCode(endReason string) string {
+	if endReason == session.BrokerStopped {
+		return wire.ReasonBrokerRestarted
+	}
+	return wire.ReasonRevoked
+}
+
+// known returns the wanted capabilities sorted and without repetition, or what
+// is wrong with them.
+func known(p *access.Policy, wanted []string) ([]string, *wire.Error) {
+	if len(wanted) > maxCapabilities {
+		return nil, wire.Errorf(wire.CodeBadRequest, "at most %d capabilities can be asked for at once", maxCapabilities)
+	}
+	out := slices.Compact(slices.Sorted(slices.Values(wanted)))
+	for _, name := range out {
+		if _, ok := p.Capability(name); !ok {
+			return nil, wire.Errorf(wire.CodeBadRequest, "There is no capability %q.", approval.Escape(name, 100))
+		}
+	}
+	return out, nil
+}
+
+func listPolicy(p *access.Policy) wire.AccessListResult {
+	r := wire.AccessListResult{Capabilities: []wire.Access{}}
+	for _, c := range p.Capabilities() {
+		v := cardCapability(p, c.Name)
+		r.Capabilities = append(r.Capabilities, wire.Access{Capability: c.Name, Kind: string(c.Kind), Target: v.Target,
+			Methods: c.Methods, Paths: c.Paths, Query: c.Query, Commands: c.Commands, Budget: v.Budget, Confirm: c.Confirm})
+	}
+	return r
+}
+
+// cardCapability describes a known capability in the words of the access file.
+func cardCapability(p *access.Policy, name string) approval.Capability {
+	c, _ := p.Capability(name)
+	v := approval.Capability{Name: c.Name, Methods: c.Methods, Paths: c.Paths, Query: c.Query, Commands: c.Commands}
+	if c.Budget != nil {
+		v.Budget = c.Budget.String()
+	}
+	if c.Kind == action.KindHTTP {
+		cred, _ := p.Credential(c.Credential)
+		v.Target, v.Insecure = cred.Origin.String(), cred.Insecure
+		return v
+	}
+	h, _ := p.Host(c.Host)
+	v.Target = fmt.Sprintf("%s@%s", h.User, h.Address)
+	return v
+}
+
+// subjectKey names the process that an authorization is about: boot and pidfs
+// inode, or below kernel 6.9 pid and start time.
+func subjectKey(c action.Caller) string {
+	k := c.Subject().Kernel
+	if k.PidfsInode != 0 {
+		return fmt.Sprintf("%s:%d", k.BootID, k.PidfsInode)
+	}
+	return fmt.Sprintf("%s:%d.%d", k.BootID, k.PID, k.StartTicks)
+}
+
+func (b *Broker) verified(ch *channel, c action.Caller) approval.Verified {
+	v := approval.VerifiedOf(ch.id.ID, c)
+	v.Profile, v.Limits = Profile, Limits
+	if b.Location.Test {
+		v.Home = b.Location.Home
+	}
+	return v
+}
+
+// refusals limits how many refusals of one channel become rows: 20 a second,
+// so that a flooder cannot fill the disk.
+type refusals struct {
+	second time.Duration
+	count  int
+}
+
+func (r *refusals) allow(now time.Duration) bool {
+	if s := now.Truncate(time.Second); s != r.second {
+		r.second, r.count = s, 0
+	}
+	r.count++
+	return r.count <= 20
+}
+
+// callerRow is a row about a session, with its evidence.
+func callerRow(kind string, s *session.Session, _ any) ledger.Row {
+	return ledger.Row{Kind: kind, SessionID: s.ID, Verified: marshal(map[string]any{
+		"channel_id": s.ChannelID, "unit": s.Caller.Unit, "role": s.Caller.Role, "words": s.Caller.Words,
+		"peer": verifiedProcess(s.Caller.Peer), "agent": verifiedProcess(s.Caller.Subject()),
+	})}
+}
+
+func verifiedProcess(p action.Process) approval.Process {
+	return approval.Process{Kernel: p.Kernel, Filesystem: p.Filesystem}
+}
+
+func hexOf(b []byte) string { return hex.EncodeToString(b) }
