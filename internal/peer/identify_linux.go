@@ -29,11 +29,12 @@ var identify = func(fd int) (identity, error) {
 func identifyByInfo(fd int) (identity, error) {
 	const want = unix.PIDFD_INFO_PID | unix.PIDFD_INFO_CREDS
 	info := unix.PidfdInfo{Mask: want}
-	if err := unix.IoctlPidfdInfo(fd, &info); err != nil {
-		return identity{}, fmt.Errorf("asking the pidfd: %w", err)
-	}
+	err := unix.IoctlPidfdInfo(fd, &info)
 	if !alive(fd) {
 		return identity{}, ErrGone
+	}
+	if err != nil {
+		return identity{}, fmt.Errorf("asking the pidfd: %w", err)
 	}
 	if info.Mask&want != want || info.Tgid == 0 {
 		return identity{}, noAttribution("the process is in another pid namespace")

@@ -81,7 +81,7 @@ func hold(fd int) (*Process, error) {
 	a, err := gather(fd)
 	if err != nil {
 		f.Close()
-		if errors.Is(err, ErrGone) {
+		if !errors.Is(err, ErrNoAttribution) {
 			err = noAttribution("%w", err)
 		}
 		return nil, err

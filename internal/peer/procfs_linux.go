@@ -69,7 +69,7 @@ func readStatus(pid int) (statusFacts, error) {
 // the name, so a name cannot forge a line.
 func parseStatus(text string) (statusFacts, error) {
 	var st statusFacts
-	seen := 0
+	seen := make(map[string]bool, 5)
 	for line := range strings.Lines(text) {
 		key, value, ok := strings.Cut(line, ":")
 		if !ok {
@@ -93,9 +93,12 @@ func parseStatus(text string) (statusFacts, error) {
 		if err != nil {
 			return statusFacts{}, fmt.Errorf("status: %s: %w", key, err)
 		}
-		seen++
+		if seen[key] {
+			return statusFacts{}, fmt.Errorf("status: %s twice", key)
+		}
+		seen[key] = true
 	}
-	if seen != 5 {
+	if len(seen) != 5 {
 		return statusFacts{}, errors.New("status: not the lines that were expected")
 	}
 	return st, nil
