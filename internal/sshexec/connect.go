@@ -71,9 +71,19 @@ func converse(ctx context.Context, conn net.Conn, t Target, keys []ssh.PublicKey
 	return l.run(ctx, ch, reqs, t, r)
 }
 
-// errKeyRefused marks a failure of authentication, as opposed to a connection
-// that broke meanwhile.
-var errKeyRefused = errors.New("the host does not accept the key for this user")
+// authError is a failure of authentication, as opposed to a connection that
+// broke meanwhile. It names the algorithms: with RSA these are what host and
+// key most often disagree about.
+type authError struct {
+	signatures []string
+	err        error
+}
+
+func (e *authError) Error() string {
+	return fmt.Sprintf("authenticating with the one key (signatures: %s): %v", strings.Join(e.signatures, ", "), e.err)
+}
+
+func (e *authError) Unwrap() error { return e.err }
 
 // handshake proves the host, then authenticates with s and nothing else.
 func handshake(conn net.Conn, t Target, keys []ssh.PublicKey, s ssh.Signer) (*link, error) {
@@ -81,7 +91,7 @@ func handshake(conn net.Conn, t Target, keys []ssh.PublicKey, s ssh.Signer) (*li
 	offer := &offer{}
 	c, chans, reqs, err := ssh.NewClientConn(tc, t.Address, &ssh.ClientConfig{
 		User:              t.User,
-		Auth:              []ssh.AuthMethod{ssh.PublicKeys(s)},
+		Auth:              []ssh.AuthMethod{ssh.PublicKeys(eachAlgorithm(s)...)},
 		AuthCallback:      offer.next,
 		HostKeyCallback:   exactly(keys),
 		HostKeyAlgorithms: hostKeyAlgorithms(keys),
@@ -89,7 +99,7 @@ func handshake(conn net.Conn, t Target, keys []ssh.PublicKey, s ssh.Signer) (*li
 	})
 	if err != nil {
 		if offer.answered && !brokenOff(err) {
-			err = fmt.Errorf("%w: %w", errKeyRefused, err)
+			err = &authError{signatures: algorithmsOf(s), err: err}
 		}
 		return nil, err
 	}
@@ -136,6 +146,7 @@ func refused(ctx context.Context, err error) *Error {
 	e := &Error{Code: CodeUpstream, Cause: legible(err)}
 	var key *HostKeyError
 	var none *ssh.AlgorithmNegotiationError
+	var auth *authError
 	switch {
 	case errors.As(err, &key):
 		e.Code, e.Cause = CodeHostKey, key
@@ -143,7 +154,7 @@ func refused(ctx context.Context, err error) *Error {
 		e.Code = CodeHostKey
 		e.Cause = legible(fmt.Errorf("the host has no key of a listed kind: listed %q, it has %q",
 			none.SupportedAlgorithms, none.RequestedAlgorithms))
-	case errors.Is(err, errKeyRefused):
+	case errors.As(err, &auth):
 		e.Code = CodeAuth
 	}
 	return e

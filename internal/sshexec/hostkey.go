@@ -17,9 +17,6 @@ var hostKeyTypes = []string{
 	ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521, ssh.KeyAlgoRSA,
 }
 
-// rsaSHA2 are the RSA signatures that we make and take; SHA-1 is none of them.
-var rsaSHA2 = []string{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256}
-
 // HostKeyError tells which key a host presented instead of a listed one.
 type HostKeyError struct {
 	Presented string   // type and SHA-256 fingerprint

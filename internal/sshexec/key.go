@@ -6,9 +6,6 @@ import (
 	"crypto/rsa"
 	"encoding/pem"
 	"errors"
-	"fmt"
-	"io"
-	"slices"
 
 	"golang.org/x/crypto/ssh"
 )
@@ -159,42 +156,4 @@ func consistent(raw any) bool {
 		return true
 	}
 	return bytes.Equal(ed25519.NewKeyFromSeed(key.Seed()), key)
-}
-
-// sha2Signer is an RSA signer that makes SHA-2 signatures and proves that it
-// did.
-type sha2Signer struct{ ssh.AlgorithmSigner }
-
-func (s sha2Signer) Algorithms() []string { return slices.Clone(rsaSHA2) }
-
-func (s sha2Signer) SignWithAlgorithm(rand io.Reader, data []byte, algorithm string) (*ssh.Signature, error) {
-	if !slices.Contains(rsaSHA2, algorithm) {
-		return nil, fmt.Errorf("signature algorithm %q is not used with RSA keys", algorithm)
-	}
-	sig, err := s.AlgorithmSigner.SignWithAlgorithm(rand, data, algorithm)
-	if err != nil {
-		return nil, fmt.Errorf("signing with %s: %w", algorithm, err)
-	}
-	if sig.Format != algorithm {
-		return nil, fmt.Errorf("the signer made a %q signature where %s was asked for", sig.Format, algorithm)
-	}
-	return sig, nil
-}
-
-// onlyModern restricts an RSA signer to SHA-2; other signers stay as they are.
-func onlyModern(s ssh.Signer) (ssh.Signer, error) {
-	if s == nil {
-		return nil, errors.New("no key was given")
-	}
-	if s.PublicKey().Type() != ssh.KeyAlgoRSA {
-		return s, nil
-	}
-	if _, ok := s.(sha2Signer); ok {
-		return s, nil
-	}
-	as, ok := s.(ssh.AlgorithmSigner)
-	if !ok {
-		return nil, fmt.Errorf("the RSA signer cannot make %s or %s signatures", rsaSHA2[0], rsaSHA2[1])
-	}
-	return sha2Signer{as}, nil
 }

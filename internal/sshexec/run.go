@@ -22,7 +22,7 @@ var errRefusedCommand = errors.New("the host refused to run a command")
 func (l *link) run(ctx context.Context, ch ssh.Channel, reqs <-chan *ssh.Request, t Target, r action.SSH) (*Result, error) {
 	limit := t.RunTimeout
 	if r.Timeout > 0 {
-		limit = min(limit, r.Timeout)
+		limit = r.Timeout
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()

@@ -51,7 +51,7 @@ type Target struct {
 
 	DialTimeout      time.Duration // name resolution and connecting
 	HandshakeTimeout time.Duration // key exchange, authentication, opening the session
-	RunTimeout       time.Duration // the command; a shorter limit of the action wins
+	RunTimeout       time.Duration // the command, unless the action brings a limit of its own
 	Keepalive        time.Duration // asked this often; silence for three of them ends the call
 	MaxOutput        int64         // bytes kept of each stream
 }
@@ -84,35 +84,39 @@ type Error struct {
 
 func (e *Error) Error() string {
 	if e.MaybeSent {
-		return "ssh: outcome unknown: " + e.Cause.Error()
+		return "outcome unknown: " + e.Cause.Error()
 	}
-	return "ssh: " + e.Cause.Error()
+	return e.Cause.Error()
 }
 
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Resolver turns a name into addresses; *net.Resolver is one.
-type Resolver interface {
-	LookupNetIP(ctx context.Context, network, host string) ([]netip.Addr, error)
-}
-
 // Options fix what holds for all calls of an Executor.
 type Options struct {
-	OwnPorts []uint16 // loopback ports where Yett itself listens: never dialled
-	Resolver Resolver // nil: the system's
+	// OwnPorts returns the ports where Yett itself listens; they are never
+	// dialled on an address of this machine. Required.
+	OwnPorts func() []int
+	// Resolve looks a name up; nil is the system's resolver.
+	Resolve func(ctx context.Context, host string) ([]netip.Addr, error)
 }
 
 // Executor performs SSH actions. It is safe for concurrent use.
 type Executor struct {
-	resolver Resolver
-	ownPorts []uint16
+	ownPorts func() []int
+	resolve  func(ctx context.Context, host string) ([]netip.Addr, error)
 }
 
-// New returns an Executor.
+// New returns an Executor. It panics without OwnPorts, which is a fault of the
+// program.
 func New(o Options) *Executor {
-	e := &Executor{resolver: o.Resolver, ownPorts: o.OwnPorts}
-	if e.resolver == nil {
-		e.resolver = net.DefaultResolver
+	if o.OwnPorts == nil {
+		panic("sshexec: Options.OwnPorts is required")
+	}
+	e := &Executor{ownPorts: o.OwnPorts, resolve: o.Resolve}
+	if e.resolve == nil {
+		e.resolve = func(ctx context.Context, host string) ([]netip.Addr, error) {
+			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		}
 	}
 	return e
 }
