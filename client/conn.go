@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"sync"
 	"syscall"
@@ -257,10 +256,7 @@ func (c *Conn) end(cause error) {
 	if waiting == nil {
 		return
 	}
-	if err := c.conn.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-		// Nothing more can be done for a descriptor that does not close.
-		_ = err
-	}
+	c.conn.Close() // what it says cannot change anything any more
 	for _, answer := range waiting {
 		close(answer)
 	}

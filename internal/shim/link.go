@@ -3,7 +3,10 @@ package shim
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -20,7 +23,9 @@ type link struct {
 	version string
 	guard   stdioGuard
 
-	turn chan struct{} // capacity 1: held while dialling
+	turn     chan struct{} // capacity 1: held while dialling
+	failures atomic.Int64  // grows with turn held; says that failure is new
+	failure  error         // guarded by turn
 
 	mu      sync.Mutex
 	current *attachment
@@ -42,11 +47,16 @@ func newLink(locate func() (endpoint.Location, error), version string, guard std
 	return &link{locate: locate, version: version, guard: guard, turn: make(chan struct{}, 1)}
 }
 
+// openWait bounds the making of a channel and a session.
+const openWait = 5 * time.Second
+
 var errShut = errors.New("yett-mcp is ending")
 
 // attach returns the session, opening one if there is none. news is what the
-// agent must be told about it.
+// agent must be told about it. Calls that wait while one of them dials share
+// what it finds.
 func (l *link) attach(ctx context.Context, agent *mcp.Implementation) (a *attachment, news string, err error) {
+	seen := l.failures.Load()
 	select {
 	case l.turn <- struct{}{}:
 		defer func() { <-l.turn }()
@@ -56,30 +66,21 @@ func (l *link) attach(ctx context.Context, agent *mcp.Implementation) (a *attach
 	if a, err := l.live(); a != nil || err != nil {
 		return a, "", err
 	}
-	loc, err := l.locate()
+	if l.failures.Load() != seen {
+		return nil, "", l.failure
+	}
+	a, err = l.open(ctx, agent)
 	if err != nil {
+		if ctx.Err() == nil {
+			l.failure = err
+			l.failures.Add(1)
+		}
 		return nil, "", err
 	}
-	if loc.Test {
-		l.mu.Lock()
-		l.test = loc.Home
-		l.mu.Unlock()
-	}
-	conn, err := client.DialLocation(ctx, loc, client.Options{
-		Program: program, Version: l.version, Role: client.RoleShim, Labels: l.guard.labels(agent)})
-	if err != nil {
-		return nil, "", err
-	}
-	session, err := conn.OpenSessionPassing(ctx, l.guard.pass, nil, "")
-	if err != nil {
-		conn.Close()
-		return nil, "", err
-	}
-	a = &attachment{conn: conn, session: session}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.shut != "" {
-		conn.Close()
+		a.conn.Close()
 		return nil, "", errShut
 	}
 	l.current = a
@@ -88,6 +89,32 @@ func (l *link) attach(ctx context.Context, agent *mcp.Implementation) (a *attach
 		l.lost = ""
 	}
 	return a, news, nil
+}
+
+// open makes a channel and its session.
+func (l *link) open(ctx context.Context, agent *mcp.Implementation) (*attachment, error) {
+	loc, err := l.locate()
+	if err != nil {
+		return nil, err
+	}
+	if loc.Test {
+		l.mu.Lock()
+		l.test = loc.Home
+		l.mu.Unlock()
+	}
+	ctx, cancel := context.WithTimeout(ctx, openWait)
+	defer cancel()
+	conn, err := client.DialLocation(ctx, loc, client.Options{
+		Program: program, Version: l.version, Role: client.RoleShim, Labels: l.guard.labels(agent)})
+	if err != nil {
+		return nil, err
+	}
+	session, err := conn.OpenSessionPassing(ctx, l.guard.pass, nil, "")
+	if err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("opening a session: %w", err)
+	}
+	return &attachment{conn: conn, session: session}, nil
 }
 
 // live returns the attachment if it still stands.
@@ -102,7 +129,7 @@ func (l *link) live() (*attachment, error) {
 	}
 	select {
 	case <-l.current.conn.Done():
-		l.dropLocked("the channel of the one before ended.")
+		l.dropLocked(channelEnded(l.current.conn.Err()))
 		return nil, nil
 	default:
 		return l.current, nil
@@ -117,7 +144,7 @@ func (l *link) settle(a *attachment, err error) {
 	why := ""
 	switch {
 	case errors.As(err, &closed):
-		why = "the channel of the one before ended."
+		why = channelEnded(closed.Cause)
 	case errors.As(err, &refused):
 		switch refused.Code {
 		case wire.CodeSessionEnded:
@@ -139,6 +166,13 @@ func (l *link) settle(a *attachment, err error) {
 func (l *link) dropLocked(why string) {
 	l.current.conn.Close()
 	l.current, l.lost = nil, why
+}
+
+func channelEnded(cause error) string {
+	if cause == nil {
+		return "the channel of the one before ended."
+	}
+	return "the channel of the one before ended (" + cause.Error() + ")."
 }
 
 func endReason(e *client.Error) string {

@@ -8,7 +8,8 @@ import (
 )
 
 // plainReader reads lines where this system can say nothing about who writes
-// them. The shim then still answers, and the broker refuses.
+// them. It calls every line attributed: the shim tells the broker that nothing
+// guards the pipe, and a client of a system without evidence dials no broker.
 type plainReader struct {
 	r   io.Reader
 	buf []byte
@@ -21,7 +22,7 @@ func (p *plainReader) ReadLine(limit int) ([]byte, bool, error) {
 		if i := bytes.IndexByte(p.buf, '\n'); i >= 0 {
 			line := bytes.Clone(p.buf[:i])
 			p.buf = p.buf[i+1:]
-			return line, false, nil
+			return line, true, nil
 		}
 		switch {
 		case len(p.buf) > limit:
@@ -29,7 +30,7 @@ func (p *plainReader) ReadLine(limit int) ([]byte, bool, error) {
 		case p.err == io.EOF && len(p.buf) > 0:
 			line := p.buf
 			p.buf = nil
-			return line, false, io.ErrUnexpectedEOF
+			return line, true, io.ErrUnexpectedEOF
 		case p.err != nil:
 			return nil, false, p.err
 		}

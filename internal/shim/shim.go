@@ -77,28 +77,36 @@ func Run(args []string, version string, stdin, stdout, stderr *os.File) int {
 	return serve(version, locate, stdin, stdout, stderr, tools())
 }
 
+// serve is the shim's life. What ends it is in the select at its end.
 func serve(version string, locate func() (endpoint.Location, error), stdin, stdout, stderr *os.File, catalogue []tool) int {
-	complain := func(err error) int {
-		fmt.Fprintf(stderr, "%s: %v\n", program, err)
-		return exitFailed
-	}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	signal.Ignore(syscall.SIGPIPE) // a reader that went away is an error to handle, on any descriptor
-	protocol, err := takeStdout(stdout)
+	protocol, err := takeStdout(stdout, stderr)
 	if err != nil {
-		return complain(fmt.Errorf("taking over standard output: %w", err))
+		fmt.Fprintf(stderr, "%s: taking over standard output: %v\n", program, err)
+		return exitFailed
 	}
-	started, parentDied := watchParent(stderr)
-	in, guard, err := guardStdin(stdin, protocol, started)
+	log := newNotes(stderr)
+	cause := live(version, locate, stdin, protocol, log, catalogue, signals)
+	if cause != nil {
+		fmt.Fprintf(log, "%s: %v\n", program, cause)
+	}
+	log.flush(sealWait)
+	if cause != nil {
+		return exitFailed
+	}
+	return exitDone
+}
+
+func live(version string, locate func() (endpoint.Location, error), stdin, protocol *os.File, log *notes, catalogue []tool, signals <-chan os.Signal) error {
+	parent, parentDied := watchParent(log)
+	in, guard, err := guardStdin(stdin, protocol, parent)
 	if err != nil {
-		return complain(fmt.Errorf("guarding standard input: %w", err))
+		return fmt.Errorf("guarding standard input: %w", err)
 	}
 	link := newLink(locate, version, guard)
-	defer link.close("yett-mcp is ending")
-
 	work, giveUp := context.WithCancel(context.Background())
-	defer giveUp()
 	out := newOutput(protocol)
 	t := newTransport(in, out)
 	t.lastLine = func(cause error) {
@@ -108,33 +116,31 @@ func serve(version string, locate func() (endpoint.Location, error), stdin, stdo
 		}
 		giveUp()
 	}
-	server := newServer(version, stderr)
+	defer func() {
+		giveUp()
+		link.close("yett-mcp is ending")
+		out.seal(sealWait)
+	}()
+	server := newServer(version, log)
 	for _, tool := range catalogue {
 		tool.register(work, server, link)
 	}
 	if _, err := server.Connect(context.Background(), t, nil); err != nil {
-		return complain(fmt.Errorf("starting the MCP server: %w", err))
+		return fmt.Errorf("starting the MCP server: %w", err)
 	}
-
-	var cause error
 	select {
 	case <-t.ended:
-		cause = t.err
+		return t.err
 	case <-out.failed:
-		cause = errOutputClosed
+		return errOutputClosed
 	case <-guard.intruded:
-		cause = peer.ErrIntruded
-		t.lastLine(cause)
+		t.lastLine(peer.ErrIntruded)
 		t.settle()
+		return peer.ErrIntruded
 	case <-parentDied:
 	case <-signals:
 	}
-	link.close("yett-mcp is ending")
-	out.seal(sealWait)
-	if cause != nil {
-		return complain(cause)
-	}
-	return exitDone
+	return nil
 }
 
 // stranger reports whether somebody else than the agent reached the pipe.
@@ -146,19 +152,19 @@ var strangerRefusal = &refusal{code: codeServer, name: "attribution_failed",
 	message:  "another process than the agent opened or wrote to the pipe to yett-mcp; the session has ended",
 	nextStep: "Find out which process that was, then restart the agent's MCP server."}
 
-func newServer(version string, stderr io.Writer) *mcp.Server {
+func newServer(version string, log io.Writer) *mcp.Server {
 	server := mcp.NewServer(&mcp.Implementation{Name: "yett", Title: "Yett", Version: version}, &mcp.ServerOptions{
 		Instructions: instructions,
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
-		Logger:       slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelError})),
+		Logger:       slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelError})),
 	})
-	server.AddReceivingMiddleware(survivePanic(stderr))
+	server.AddReceivingMiddleware(survivePanic(log))
 	return server
 }
 
 // survivePanic turns a panic of a handler into an answer: one broken call must
 // not take the agent's other calls with it.
-func survivePanic(stderr io.Writer) mcp.Middleware {
+func survivePanic(log io.Writer) mcp.Middleware {
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (res mcp.Result, err error) {
 			defer func() {
@@ -166,7 +172,7 @@ func survivePanic(stderr io.Writer) mcp.Middleware {
 				if p == nil {
 					return
 				}
-				fmt.Fprintf(stderr, "%s: panic in %s: %v\n%s", program, method, p, debug.Stack())
+				fmt.Fprintf(log, "%s: panic in %s: %v\n%s", program, method, p, debug.Stack())
 				res, err = nil, internalError
 				if method == "tools/call" {
 					res, err = failure("internal", "yett-mcp failed in a way that it did not expect; whether an action was executed is not known.",
@@ -180,10 +186,10 @@ func survivePanic(stderr io.Writer) mcp.Middleware {
 
 // watchParent returns the id of the process that started this one and a
 // channel that is closed when it dies; nil where the kernel cannot tell.
-func watchParent(stderr io.Writer) (int, <-chan struct{}) {
+func watchParent(log io.Writer) (int, <-chan struct{}) {
 	parent, err := peer.Parent()
 	if err != nil {
-		fmt.Fprintf(stderr, "%s: the process that started it cannot be watched: %v\n", program, err)
+		fmt.Fprintf(log, "%s: the process that started it cannot be watched: %v\n", program, err)
 		return os.Getppid(), nil
 	}
 	return parent.PID(), parent.Done()

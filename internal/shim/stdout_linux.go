@@ -1,10 +1,6 @@
 package shim
 
-import (
-	"os"
+import "golang.org/x/sys/unix"
 
-	"golang.org/x/sys/unix"
-)
-
-// pointAt makes descriptor fd lead where target leads.
-func pointAt(fd int, target *os.File) error { return unix.Dup3(int(target.Fd()), fd, 0) }
+// redirect makes descriptor to lead where from leads.
+func redirect(from, to int) error { return unix.Dup3(from, to, 0) }

@@ -2,11 +2,7 @@
 
 package shim
 
-import (
-	"os"
+import "golang.org/x/sys/unix"
 
-	"golang.org/x/sys/unix"
-)
-
-// pointAt makes descriptor fd lead where target leads.
-func pointAt(fd int, target *os.File) error { return unix.Dup2(int(target.Fd()), fd) }
+// redirect makes descriptor to lead where from leads.
+func redirect(from, to int) error { return unix.Dup2(from, to) }

@@ -19,7 +19,8 @@ type tool struct {
 	name        string
 	description string
 	schema      string // of the arguments: a plain object without combinators
-	readOnly    bool
+	readOnly    bool   // changes nothing anywhere
+	acts        bool   // may change something at the other side
 	run         func(ctx context.Context, c *call) *mcp.CallToolResult
 }
 
@@ -33,8 +34,8 @@ func tools() []tool {
 			schema: `{"type":"object","properties":{` +
 				`"operation_id":{"type":"string","description":"The operation_id of the earlier result."},` +
 				waitSchema + `},"required":["operation_id"],"additionalProperties":false}`,
-			readOnly: true,
-			run:      getOperation,
+			acts: true,
+			run:  getOperation,
 		},
 		{
 			name: "http_request",
@@ -52,7 +53,8 @@ func tools() []tool {
 				`"body":{"type":"string","description":"The body as text. Set a Content-Type header with it."},` +
 				`"body_base64":{"type":"string","description":"The body as base64, instead of body."},` +
 				keySchema + waitSchema + `},"required":["capability","method","path"],"additionalProperties":false}`,
-			run: httpRequest,
+			acts: true,
+			run:  httpRequest,
 		},
 		{
 			name: "list_access",
@@ -98,7 +100,8 @@ func tools() []tool {
 				`"stdin":{"type":"string","description":"Text for standard input."},` +
 				`"timeout_ms":{"type":"integer","minimum":1,"description":"Longest run time in milliseconds."},` +
 				keySchema + waitSchema + `},"required":["capability"],"additionalProperties":false}`,
-			run: sshRun,
+			acts: true,
+			run:  sshRun,
 		},
 	}
 }
@@ -111,12 +114,11 @@ const (
 
 // register adds the tool to server. work ends when the agent does.
 func (t tool) register(work context.Context, server *mcp.Server, l *link) {
-	destructive, open := !t.readOnly, true
 	server.AddTool(&mcp.Tool{
 		Name:        t.name,
 		Description: t.description,
 		InputSchema: json.RawMessage(t.schema),
-		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: t.readOnly, DestructiveHint: &destructive, OpenWorldHint: &open},
+		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: t.readOnly, DestructiveHint: &t.acts, OpenWorldHint: &t.acts},
 	}, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
