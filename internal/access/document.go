@@ -13,8 +13,12 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// maxFile bounds an access file.
-const maxFile = 1 << 20
+// maxFile and maxKeys bound an access file. The second is there because the
+// decoder looks for duplicates among all keys of a table, one by one.
+const (
+	maxFile = 1 << 20
+	maxKeys = 10_000
+)
 
 // document is a TOML file, its values, and the line of each key. Values come
 // as a tree and not through struct tags, because struct decoding matches keys
@@ -22,6 +26,7 @@ const maxFile = 1 << 20
 type document struct {
 	values   map[string]any
 	lines    map[string]int
+	keys     int // seen by readLines
 	problems Problems
 }
 
@@ -31,16 +36,19 @@ func readDocument(data []byte) *document {
 		d.add(1, "", "file is longer than %d bytes", maxFile)
 		return d
 	}
+	if d.readLines(data); d.keys > maxKeys {
+		d.add(1, "", "file has more than %d keys", maxKeys)
+		return d
+	}
 	if err := toml.Unmarshal(data, &d.values); err != nil {
 		line := 1
 		var de *toml.DecodeError
 		if errors.As(err, &de) {
 			line, _ = de.Position()
 		}
-		d.add(line, "", "%s", strings.TrimPrefix(err.Error(), "toml: "))
+		d.add(line, "", "%s", clip(strings.TrimPrefix(err.Error(), "toml: ")))
 		return d
 	}
-	d.readLines(data)
 	return d
 }
 
@@ -48,15 +56,38 @@ func (d *document) add(line int, key, format string, args ...any) {
 	d.problems = append(d.problems, Problem{Line: line, Key: key, Message: fmt.Sprintf(format, args...)})
 }
 
+// maxProblems bounds what is reported of one file.
+const maxProblems = 100
+
 // sorted returns the problems by line.
 func (d *document) sorted() Problems {
 	slices.SortStableFunc(d.problems, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Key, b.Key), cmp.Compare(a.Message, b.Message))
 	})
-	return slices.Compact(d.problems)
+	all := slices.Compact(d.problems)
+	if more := len(all) - maxProblems; more > 0 {
+		return append(all[:maxProblems:maxProblems], Problem{Line: all[maxProblems].Line, Message: fmt.Sprintf("and %d more problems from here on", more)})
+	}
+	return all
 }
 
-// readLines notes where each key, table and list element stands.
+// clip bounds text of the file that a problem repeats, and keeps it from
+// steering a terminal.
+func clip(s string) string {
+	s = strings.Map(func(c rune) rune {
+		if c < ' ' || c > '~' {
+			return '?'
+		}
+		return c
+	}, s)
+	if len(s) > 200 {
+		s = s[:200] + "..."
+	}
+	return s
+}
+
+// readLines notes where each key, table and list element stands. It stops
+// silently at what is not TOML: decoding reports that.
 func (d *document) readLines(data []byte) {
 	var starts []int
 	for i, c := range data {
@@ -84,6 +115,7 @@ func (d *document) readLines(data []byte) {
 const maxNoted = 4
 
 func (d *document) noteKeys(path []string, keys unstable.Iterator, lineOf func(unstable.Range) int) []string {
+	d.keys++
 	path = slices.Clone(path)
 	for keys.Next() && len(path) < maxNoted {
 		path = append(path, string(keys.Node().Data))
@@ -146,6 +178,9 @@ func keyText(path ...string) string {
 		}
 		if p == "" || strings.ContainsFunc(p, func(c rune) bool { return !bare(c) }) {
 			parts[i] = strconv.QuoteToASCII(p)
+		}
+		if len(parts[i]) > 200 {
+			parts[i] = parts[i][:200] + "..."
 		}
 	}
 	return strings.Join(parts, ".")

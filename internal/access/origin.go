@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -111,9 +113,13 @@ func parsePort(s string) (int, error) {
 // hostProfile maps no characters, so that a host that is not what it looks
 // like is an error and not silently another host.
 var hostProfile = idna.New(
-	idna.ValidateLabels(true), idna.CheckHyphens(true), idna.CheckJoiners(true),
+	idna.ValidateForRegistration(), idna.CheckHyphens(true), idna.CheckJoiners(true),
 	idna.BidiRule(), idna.StrictDomainName(true), idna.VerifyDNSLength(true),
 )
+
+// hostForm is checked on the result: nothing of the profile's options is
+// taken on trust.
+var hostForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
 
 // canonicalHost lowers case, strips one trailing dot and goes to ASCII. What
 // needs more than that to become canonical is refused.
@@ -126,7 +132,7 @@ func canonicalHost(s string) (string, error) {
 		return "", errors.New("the host is missing")
 	}
 	host, err := hostProfile.ToASCII(strings.ToLower(s))
-	if err != nil || host == "" || strings.ToLower(host) != host {
+	if err != nil || !hostForm.MatchString(host) {
 		return "", errors.New("the host is not a valid name")
 	}
 	// Whatever ends in a number is an IPv4 address to some resolvers: 127.1,
@@ -172,45 +178,50 @@ func isNumeric(label string) bool {
 }
 
 // checkLiteral refuses addresses that no action may ever reach, so that the
-// file says so and not the first request.
+// file says so and not the first request. The executors decide again, on the
+// address that they dial.
 func checkLiteral(a netip.Addr) error {
 	switch {
-	case a.IsUnspecified(), a.IsMulticast(), a == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
-		return errors.New("the address is not that of one machine")
-	case a.IsLinkLocalUnicast(), isMetadata(a):
+	case inAny(metadata, a):
 		return errors.New("link-local and metadata addresses are never reached")
+	case inAny(unusable, a):
+		return errors.New("the address is not that of one machine")
 	}
 	return nil
 }
 
-// metadata are addresses at which clouds hand out credentials, outside of the
-// link-local ranges.
-var metadata = []netip.Addr{
-	netip.MustParseAddr("fd00:ec2::254"),
-	netip.MustParseAddr("100.100.100.200"),
-	netip.MustParseAddr("192.0.0.192"),
-	netip.MustParseAddr("168.63.129.16"),
-}
+var (
+	// metadata are link-local ranges, and the other addresses at which clouds
+	// hand out credentials.
+	metadata = prefixes("169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128", "fd20:ce::254/128",
+		"100.100.100.200/32", "192.0.0.192/32", "168.63.129.16/32")
+	unusable = prefixes("0.0.0.0/8", "224.0.0.0/4", "240.0.0.0/4", "::/128", "ff00::/8")
+	// private are ranges that mean something else in every network.
+	private = prefixes("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "127.0.0.0/8", "::1/128",
+		"100.64.0.0/10", "192.0.0.0/24", "198.18.0.0/15", "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24",
+		"2001:db8::/32", "fc00::/7", "fec0::/10")
+)
 
-func isMetadata(a netip.Addr) bool {
-	for _, m := range metadata {
-		if a == m {
-			return true
-		}
+func prefixes(list ...string) []netip.Prefix {
+	out := make([]netip.Prefix, len(list))
+	for i, s := range list {
+		out[i] = netip.MustParsePrefix(s)
 	}
-	return false
+	return out
 }
 
-var sharedRange = netip.MustParsePrefix("100.64.0.0/10") // RFC 6598
+func inAny(list []netip.Prefix, a netip.Addr) bool {
+	return slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(a) })
+}
 
 // namesPrivate reports whether a host says by itself that it is private: a
 // literal address of a private range, or this machine.
 func namesPrivate(host string) bool {
-	if isLoopback(host) {
+	if host == "localhost" {
 		return true
 	}
 	a, err := netip.ParseAddr(host)
-	return err == nil && (a.IsPrivate() || sharedRange.Contains(a))
+	return err == nil && inAny(private, a)
 }
 
 func isLoopback(host string) bool {

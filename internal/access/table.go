@@ -137,13 +137,13 @@ func (t *table) list(key string) []text {
 
 // requiredList reads an array that must not be empty.
 func (t *table) requiredList(key string) []text {
-	list := t.list(key)
-	if _, present := t.values[key]; !present {
-		t.problem("", "%s is missing", key)
-	} else if list != nil && len(list) == 0 {
+	value, present := t.values[key]
+	if elements, ok := value.([]any); ok && len(elements) == 0 {
 		t.problem(key, "must not be empty")
+	} else if !present {
+		t.problem("", "%s is missing", key)
 	}
-	return list
+	return t.list(key)
 }
 
 // finish reports the keys that nobody asked for.
