@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 )
 
@@ -236,7 +237,7 @@ func TestM15_HeaderHasOneEncoding(t *testing.T) {
 		"escaped name":      swap(`"passphrase"`, `"\u0070assphrase"`),
 		"same name twice":   swap(`"recovery"`, `"passphrase"`),
 		"unknown slot":      swap(`"recovery"`, `"recoverx"`),
-		"no slots":          []byte(`{"generation":1,"slots":[],"audit_public_key":""}`),
+		"no slots":          append(append(bytes.Clone(good[:bytes.IndexByte(good, '[')+1]), ']'), good[bytes.LastIndexByte(good, ']')+1:]...),
 		"null":              []byte(`null`),
 		"empty":             {},
 		"generation 0":      swap(`"generation":1`, `"generation":0`),
@@ -251,10 +252,18 @@ func TestM15_HeaderHasOneEncoding(t *testing.T) {
 func TestHeaderLengthBeforeAllocation(t *testing.T) {
 	v, _ := newVault(t)
 	image := v.Image()
-	for _, n := range []uint32{0, 1, maxHeader + 1, uint32(len(image)), math.MaxInt32, math.MaxUint32} {
+	for _, n := range []uint32{0, 1, uint32(len(image)), math.MaxInt32, math.MaxUint32} {
 		binary.BigEndian.PutUint32(image[len(magic)+len(version):], n)
 		_, err := Parse(mend(image))
 		wantErr(t, err, ErrDamaged)
+	}
+	// A header that is all there and well formed, only too long.
+	text, err := json.Marshal(v.file.header)
+	must(t, err)
+	long := append(text, bytes.Repeat([]byte(" "), maxHeader)...)
+	_, err = Parse(withHeader(long, v.file.sealed))
+	if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "longer than allowed") {
+		t.Errorf("a header of %d bytes: %v", len(long), err)
 	}
 }
 

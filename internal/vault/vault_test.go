@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -326,15 +327,74 @@ func TestNothingReadableOnDisk(t *testing.T) {
 	}
 }
 
-func TestHarden(t *testing.T) {
-	for _, f := range Harden() { // words, not failures: a container may lack the rights
-		if f == "" || strings.HasSuffix(f, ".") {
-			t.Errorf("%q is not a clause", f)
-		}
+// Of several first runs at once one makes the vault, and the code that it
+// printed is the vault's.
+func TestCreateAtOnce(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "v")
+	codes := make(chan string, 4)
+	var wg sync.WaitGroup
+	for range cap(codes) {
+		wg.Go(func() {
+			code, err := Create(dir, []byte(goodPassphrase))
+			if err == nil {
+				codes <- code
+			} else if !errors.Is(err, ErrExists) {
+				t.Error(err)
+			}
+		})
 	}
-	var lim syscall.Rlimit
-	must(t, syscall.Getrlimit(syscall.RLIMIT_CORE, &lim))
-	if lim.Cur != 0 {
-		t.Error("core files are on")
+	wg.Wait()
+	if len(codes) != 1 {
+		t.Fatalf("%d vaults were made in one place", len(codes))
+	}
+	v, err := Load(dir)
+	must(t, err)
+	normal, err := NormalizeRecovery([]byte(<-codes))
+	must(t, err)
+	keys, err := Derive(normal, v.Slots()[1].KDF)
+	must(t, err)
+	must(t, v.Unlock(SlotRecovery, keys.Unlock))
+	v.Lock()
+}
+
+func TestLockWipes(t *testing.T) {
+	v, _ := newVault(t)
+	keys := v.open.keys
+	v.Lock()
+	if keys.mem.bytes != nil || keys.mem.mapped != nil {
+		t.Error("locking leaves the keys in memory")
+	}
+	b := []byte("a key that had to lie in the heap")
+	(&lockedMemory{bytes: b}).free()
+	if !bytes.Equal(b, make([]byte, len(b))) {
+		t.Error("a freed key is not wiped")
+	}
+	k := &Keys{Unlock: []byte("unlock"), Approval: []byte("approval")}
+	k.Wipe()
+	if !bytes.Equal(append(k.Unlock, k.Approval...), make([]byte, 14)) {
+		t.Error("wiped keys are still there")
+	}
+}
+
+func BenchmarkUse(b *testing.B) {
+	v, _ := withSecrets(b)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			_ = v.Use(api.Name, api, func([]byte) error { return nil })
+		}
+	})
+}
+
+func BenchmarkDeriveDefault(b *testing.B) {
+	for b.Loop() {
+		_, _ = Derive([]byte(goodPassphrase), KDF{Salt: make([]byte, 16), Time: 3, MemoryKiB: 64 << 10, Threads: 1})
+	}
+}
+
+func BenchmarkSave(b *testing.B) {
+	v, _ := withSecrets(b)
+	for b.Loop() {
+		must(b, v.SetLedgerHead([]byte("x")))
 	}
 }
