@@ -1,0 +1,192 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"time"
+)
+
+// statements are prepared once on the writing connection.
+type statements struct {
+	begin, commit, rollback      *sql.Stmt
+	insertEpoch, insertRow       *sql.Stmt
+	insertOp, startOp, settleOp  *sql.Stmt
+	markOp, resolveOp            *sql.Stmt
+	operation, equals, keyHolder *sql.Stmt
+	spent, left                  *sql.Stmt
+}
+
+func (s *statements) prepare(ctx context.Context, c *sql.Conn) error {
+	for _, p := range []struct {
+		stmt **sql.Stmt
+		text string
+	}{
+		{&s.begin, "BEGIN IMMEDIATE"},
+		{&s.commit, "COMMIT"},
+		{&s.rollback, "ROLLBACK"},
+		{&s.insertEpoch, "INSERT INTO epochs(id, recipient, enc, sealed) VALUES(?,?,?,?)"},
+		{&s.insertRow, "INSERT INTO rows(n, epoch, sealed, leaf) VALUES(?,?,?,?)"},
+		{&s.insertOp, "INSERT INTO operations(" + operationColumns + ", began) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?)"},
+		{&s.startOp, "UPDATE operations SET state='executing', intent=?, last_row=?, began=? WHERE id=?"},
+		{&s.settleOp, "UPDATE operations SET state=?, code=?, last_row=? WHERE id=?"},
+		{&s.markOp, "UPDATE operations SET resolved=? WHERE id=?"},
+		{&s.resolveOp, "UPDATE operations SET resolved=?, last_row=? WHERE id=?"},
+		{&s.operation, selectOperation + "WHERE id=?"},
+		{&s.equals, selectUnresolved},
+		{&s.keyHolder, "SELECT id FROM operations WHERE idem=? AND idem IS NOT NULL"},
+		{&s.spent, "SELECT count(*) FROM (SELECT 1 FROM operations WHERE budget_key=? AND began>? AND budget_key IS NOT NULL AND began > 0 LIMIT ?)"},
+		{&s.left, selectOperation + "WHERE state IN ('queued','executing') AND " + isOpen},
+	} {
+		var err error
+		if *p.stmt, err = c.PrepareContext(ctx, p.text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// batch is one transaction. A statement that fails gives up all of it.
+type batch struct {
+	w   *writer
+	now time.Time
+	n   int64 // number of the next row
+	err error
+}
+
+// exec runs a statement that changes something.
+func (b *batch) exec(s *sql.Stmt, args ...any) {
+	if b.err == nil {
+		_, b.err = s.Exec(args...)
+	}
+}
+
+// scan reads one row into dest and reports whether there was one.
+func (b *batch) scan(s *sql.Stmt, args []any, dest ...any) bool {
+	if b.err != nil {
+		return false
+	}
+	err := s.QueryRow(args...).Scan(dest...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false
+	}
+	b.err = err
+	return err == nil
+}
+
+// append seals a row, links it and returns its number.
+func (b *batch) append(plain []byte) int64 {
+	n := b.n
+	b.n++
+	sealed := b.w.epoch.seal(n, plain)
+	leaf := leafHash(n, b.w.epoch.id, sealed)
+	b.exec(b.w.stmt.insertRow, n, b.w.epoch.id, sealed, leaf[:])
+	return n
+}
+
+// commit writes jobs, and before them what earlier failures left, in one
+// transaction with one sync, and gives each job its result.
+func (w *writer) commit(jobs []*job) {
+	all := w.kept
+	for _, j := range jobs {
+		if j.claim() {
+			all = append(all, j)
+		}
+	}
+	w.mu.Lock()
+	lost := w.lost
+	w.mu.Unlock()
+	if len(all) == 0 && lost == 0 {
+		return
+	}
+	results, err := w.transaction(all, lost)
+	if err != nil {
+		w.failed(all, unavailable(err))
+		return
+	}
+	w.kept = nil
+	w.mu.Lock()
+	w.lost -= lost
+	if w.lost == 0 {
+		w.sick = nil
+	}
+	w.mu.Unlock()
+	for i, j := range all {
+		w.decided(j, results[i])
+	}
+}
+
+func (w *writer) transaction(jobs []*job, lost int64) (results []error, err error) {
+	if _, err := w.stmt.begin.Exec(); err != nil {
+		return nil, err
+	}
+	b := &batch{w: w, now: w.l.now(), n: w.next}
+	results = make([]error, len(jobs))
+	for i, j := range jobs {
+		results[i] = j.run(b)
+		if b.err != nil {
+			break
+		}
+	}
+	if b.err == nil && (len(w.kept) > 0 || lost > 0) {
+		b.append(w.resumed(len(w.kept), lost))
+	}
+	// A crash before this commit leaves nothing of the batch, and nobody has
+	// been told anything. A crash after it leaves intents without outcomes,
+	// which the next start finds.
+	b.exec(w.stmt.commit)
+	if b.err != nil {
+		// Where the commit itself failed its pages may lie in the log with
+		// valid sums: after a crash they can come back, as an intent that
+		// nobody acted on. That reads as indeterminate, the safe side.
+		_, _ = w.stmt.rollback.Exec() // fails only if SQLite already did it
+		return nil, b.err
+	}
+	w.commits.Add(1)
+	w.next = b.n
+	w.l.entries.Store(b.n - 1)
+	return results, nil
+}
+
+// resumed is the row that tells of a time in which nothing could be written.
+func (w *writer) resumed(kept int, lost int64) []byte {
+	outcome, _ := json.Marshal(map[string]int64{"written_late": int64(kept), "lost": lost})
+	return w.l.encodeAnyway(Row{Kind: "ledger_resumed", Outcome: outcome}, "")
+}
+
+// failed tells every caller and keeps the jobs that tell what has happened.
+func (w *writer) failed(jobs []*job, err error) {
+	var kept []*job
+	rows := 0
+	var lost int64
+	for _, j := range jobs {
+		isOutcome := j.outcome || j.done != nil
+		if j.keep {
+			if !isOutcome && rows >= maxKept {
+				lost++
+			} else {
+				kept = append(kept, j)
+			}
+			if !isOutcome {
+				rows++
+			}
+		}
+		w.decided(j, err)
+	}
+	w.kept = kept
+	w.retryAt = time.Now().Add(retryDelay)
+	w.mu.Lock()
+	w.lost += lost
+	if len(kept) > 0 || w.lost > 0 {
+		w.sick = err
+	}
+	w.mu.Unlock()
+}
+
+func (w *writer) decided(j *job, err error) {
+	if j.outcome && j.done != nil {
+		w.outcomes.Add(-1)
+	}
+	j.finish(err)
+}

@@ -1,0 +1,291 @@
+// Package ledger keeps the operations and the tamper-evident log of one Yett
+// installation in DIR/ledger.db. It is the durable memory of the broker: an
+// intent that is not on disk did not happen, and an intent without an outcome
+// becomes 'indeterminate' at the next start, never 'failed' and never
+// 'running for ever'.
+//
+// Whom it trusts: the kernel's file locks, SQLite, and the account that owns
+// DIR. It does not trust what it reads back: Verify recomputes every hash and,
+// with the audit key, opens every row. What it cannot notice alone is a
+// rewrite of the whole file, or a cut of its newest rows together with the
+// operations that name them; for that the head of the tree has to be kept
+// elsewhere. Within the broker's process nothing else may open ledger.db:
+// closing a second descriptor of the file could drop SQLite's locks.
+//
+// # Format, version 1
+//
+// ledger.db is SQLite, application_id 0x59455454 ("YETT"), user_version 1.
+//
+//	epochs      one row key per start of the broker and audit recipient:
+//	            id counts from 1; recipient = first 16 bytes of the SHA-256 of
+//	            the recipient's X25519 public key; (enc, sealed) = HPKE base
+//	            mode, DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM,
+//	            info "yett ledger epoch v1", aad = uint64(id)
+//	rows        n counts from 1 without gaps, in the order of the effects;
+//	            sealed = 12-byte random nonce, AES-256-GCM ciphertext and tag
+//	            under the epoch's key, aad = label, uint64(n), uint64(epoch);
+//	            leaf = RFC 6962 leaf hash, SHA-256(0x00, label, uint64(n),
+//	            uint64(epoch), sealed)
+//	operations  the present state of every operation, so that recovery and
+//	            lookups need no key
+//
+// Label is "yett ledger row v1\n", integers are big-endian. Row n is leaf n-1
+// of the tree. The plaintext of a row is a JSON object with the members of
+// Row but n, and "operation_state" where the row changed an operation: Verify
+// holds the plain columns against it.
+//
+// Plain columns hold states, ids, reason codes, keyed digests, the caller as
+// 'bootid:pidfsinode', and times; nothing tells capability, path or action.
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/yett-broker/yett/internal/action"
+)
+
+// ErrInUse is returned by Open while another broker has the ledger open.
+var ErrInUse = errors.New("the ledger is in use by another broker")
+
+// ErrNoLedger is returned where there is no ledger to read.
+var ErrNoLedger = errors.New("there is no ledger")
+
+// ErrFormat is returned for a file that is not a ledger of a known version.
+var ErrFormat = errors.New("unknown ledger format")
+
+// ErrUnavailable is wrapped by every error that means that something could
+// not be made durable. After it nothing of the refused call has happened.
+var ErrUnavailable = errors.New("the ledger cannot be written")
+
+// ErrBudget is returned by Begin when the budget's window is full.
+var ErrBudget = errors.New("the budget is spent")
+
+// ErrNoOperation is returned for an operation id that the ledger does not have.
+var ErrNoOperation = errors.New("no such operation")
+
+// ErrTransition is wrapped by errors about a change of state that the state
+// machine does not have. Nothing was changed.
+var ErrTransition = errors.New("impossible change of state")
+
+// ErrUnresolved is returned by Begin when an equal unsafe operation is still
+// executing or its outcome is unknown. ID is that operation.
+type ErrUnresolved struct{ ID string }
+
+func (e ErrUnresolved) Error() string {
+	return "an equal operation is unresolved: " + e.ID
+}
+
+// ErrKeyUsed is returned by Queue and Begin when the idempotency key already
+// belongs to operation ID.
+type ErrKeyUsed struct{ ID string }
+
+func (e ErrKeyUsed) Error() string {
+	return "the idempotency key belongs to operation " + e.ID
+}
+
+// Row is one entry of the log. N is given by the ledger; At is set by it when
+// zero. An absent part is null.
+type Row struct {
+	N           int64           `json:"n"`
+	At          time.Time       `json:"at"`
+	Kind        string          `json:"kind"`
+	SessionID   string          `json:"session_id"`
+	OperationID string          `json:"operation_id"`
+	Verified    json.RawMessage `json:"verified"`
+	Claimed     json.RawMessage `json:"claimed"`
+	Granted     json.RawMessage `json:"granted"`
+	Request     json.RawMessage `json:"request"`
+	Outcome     json.RawMessage `json:"outcome"`
+}
+
+// Operation is the present state of one operation. Ids that begin with a
+// time keep the ledger's pages together; any unique string will do.
+type Operation struct {
+	ID          string
+	State       action.State
+	Code        string // reason code when denied or indeterminate, plain
+	Session     string
+	Caller      string
+	Digest      []byte // keyed digest of capability and action
+	Idempotency []byte // keyed digest of caller and key; nil if there is none
+	Unsafe      bool   // repeating it may repeat an effect, and nobody allowed that
+	Intent      int64  // row of the intent, 0 before
+	LastRow     int64  // row of the last change of state
+	Resolved    int64  // row that settled an indeterminate operation, 0 if none
+	BudgetKey   []byte
+	CreatedAt   time.Time
+
+	// Repeat lets Begin go ahead although an equal operation is
+	// indeterminate: a person approved the repetition. RepeatOf, if set,
+	// is the one operation that the approval was about. Neither is stored.
+	Repeat   bool
+	RepeatOf string
+}
+
+// Budget allows Max intents with one BudgetKey within Window.
+type Budget struct {
+	Max    int
+	Window time.Duration
+}
+
+// Options are what Open needs. AuditPublicKey is the X25519 public key that
+// row keys are sealed to; Now may be nil.
+type Options struct {
+	AuditPublicKey []byte
+	Now            func() time.Time
+}
+
+// Ledger is an open ledger. Its methods may be called from any goroutine.
+type Ledger struct {
+	place   *place // holds the lock
+	now     func() time.Time
+	writeDB *sql.DB
+	readDB  *sql.DB
+	lookup  lookups
+	w       *writer
+
+	recoveredIndeterminate int
+	recoveredDenied        int
+
+	closing  sync.Once
+	closeErr error
+	entries  atomic.Int64 // committed rows
+}
+
+// Open opens the ledger in dir, or makes it, and settles what the last
+// instance left: executing becomes indeterminate, queued becomes denied. It
+// needs no secret, so it works while the vault is locked.
+func Open(dir string, o Options) (*Ledger, error) {
+	l, err := openLedger(dir, o)
+	if err != nil {
+		return nil, fmt.Errorf("opening ledger: %w", err)
+	}
+	return l, nil
+}
+
+func openLedger(dir string, o Options) (_ *Ledger, err error) {
+	recipient, err := newRecipient(o.AuditPublicKey)
+	if err != nil {
+		return nil, err
+	}
+	l := &Ledger{now: o.Now}
+	if l.now == nil {
+		l.now = time.Now
+	}
+	if l.place, err = claimPlace(dir); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, l.release())
+		}
+	}()
+	if l.writeDB, err = openWriter(l.place.database()); err != nil {
+		return nil, err
+	}
+	if l.readDB, err = openReaders(l.place.database()); err != nil {
+		return nil, err
+	}
+	if err = l.lookup.prepare(l.readDB); err != nil {
+		return nil, err
+	}
+	if l.w, err = newWriter(l, recipient); err != nil {
+		return nil, err
+	}
+	go l.w.loop()
+	if err = l.recover(); err != nil {
+		err = errors.Join(fmt.Errorf("recovering: %w", err), l.w.stop())
+		return nil, err
+	}
+	return l, nil
+}
+
+// Recovered tells how many operations Open found executing and queued.
+func (l *Ledger) Recovered() (indeterminate, denied int) {
+	return l.recoveredIndeterminate, l.recoveredDenied
+}
+
+// Close writes what is queued, folds the write-ahead log into the file and
+// lets go of the lock. Later calls of other methods fail.
+func (l *Ledger) Close() error {
+	l.closing.Do(func() {
+		// A reader elsewhere may keep the log from being folded; the next
+		// start does it then, so this is no failure.
+		ctx, cancel := context.WithTimeout(context.Background(), busyMillis*time.Millisecond)
+		defer cancel()
+		err := l.w.stop()
+		_, _ = l.w.conn.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)")
+		l.closeErr = errors.Join(err, l.release())
+	})
+	return l.closeErr
+}
+
+// release closes everything that open opened; the lock goes last.
+func (l *Ledger) release() error {
+	var errs []error
+	if l.w != nil {
+		errs = append(errs, l.w.conn.Close())
+	}
+	if l.readDB != nil {
+		errs = append(errs, l.readDB.Close())
+	}
+	if l.writeDB != nil {
+		errs = append(errs, l.writeDB.Close())
+	}
+	errs = append(errs, l.place.release())
+	return errors.Join(errs...)
+}
+
+// Entries is the number of committed rows.
+func (l *Ledger) Entries() (int64, error) { return l.entries.Load(), nil }
+
+// Append writes one row; it is durable on return. A cancelled ctx returns
+// only while nothing was written.
+func (l *Ledger) Append(ctx context.Context, r Row) (int64, error) {
+	plain, err := l.encode(r, "")
+	if err != nil {
+		return 0, err
+	}
+	var n int64
+	err = l.w.do(ctx, func(b *batch) error {
+		n = b.append(plain)
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("recording %s: %w", r.Kind, err)
+	}
+	return n, nil
+}
+
+// AppendSoon hands a row to the next commit, at most 10 ms away. If that
+// fails the ledger is unhealthy and keeps the row for the next try.
+func (l *Ledger) AppendSoon(r Row) {
+	plain := l.encodeAnyway(r, "")
+	l.w.soon(func(b *batch) error {
+		b.append(plain)
+		return nil
+	})
+}
+
+// Healthy is nil, or an error wrapping ErrUnavailable from the moment that an
+// outcome could not be written until it has been.
+func (l *Ledger) Healthy() error { return l.w.healthy() }
+
+// Probe tries now to write what a failed commit left, and reports whether the
+// ledger is healthy after it.
+func (l *Ledger) Probe(ctx context.Context) error {
+	if l.Healthy() == nil {
+		return nil
+	}
+	if err := l.w.do(ctx, func(*batch) error { return nil }); err != nil {
+		return fmt.Errorf("probing ledger: %w", err)
+	}
+	return l.Healthy()
+}
