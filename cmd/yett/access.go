@@ -1,0 +1,45 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+func newAccess(a *app) *cobra.Command {
+	c := &cobra.Command{Use: "access", Short: "Show what agents may ask for", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	c.AddCommand(&cobra.Command{
+		Use: "list", Short: "List the capabilities that are applied", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			var r wire.AccessListResult
+			if err := a.manage(c.Context(), wire.MethodAccessShow, wire.Empty{}, &r); err != nil {
+				return err
+			}
+			if a.json {
+				return printJSON(a.stdout, r.Capabilities)
+			}
+			for _, x := range r.Capabilities {
+				fmt.Fprintf(a.stdout, "%s  →  %s  (asks: %s)\n", x.Capability, x.Target, x.Confirm)
+				printList(a.stdout, "methods", x.Methods)
+				printList(a.stdout, "paths", x.Paths)
+				printList(a.stdout, "query", x.Query)
+				printList(a.stdout, "commands", x.Commands)
+				if x.Budget != "" {
+					printList(a.stdout, "budget", []string{x.Budget})
+				}
+			}
+			return nil
+		},
+	})
+	return c
+}
+
+func printList(w interface{ Write([]byte) (int, error) }, label string, values []string) {
+	if len(values) > 0 {
+		fmt.Fprintf(w, "    %-9s %s\n", label, strings.Join(values, ", "))
+	}
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/ledger"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+func newActivity(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "activity",
+		Short: "Print the ledger, oldest first",
+		Long:  "Prints the rows of the ledger, oldest first; with --json one object a line. Without your\nproof only the number of rows is told.",
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return a.activity(c.Context()) },
+	}
+}
+
+func (a *app) activity(ctx context.Context) error {
+	conn, err := a.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := a.openReading(ctx, conn); err != nil {
+		return err
+	}
+	hidden := 0
+	for from := int64(1); ; {
+		var l wire.List[json.RawMessage]
+		if err := call(ctx, conn, wire.MethodActivityList, wire.ActivityList{From: from, Limit: 500}, nil, &l); err != nil {
+			return err
+		}
+		hidden = max(hidden, l.Hidden)
+		if len(l.Items) == 0 {
+			break
+		}
+		for _, raw := range l.Items {
+			var row ledger.Row
+			if err := json.Unmarshal(raw, &row); err != nil {
+				return fmt.Errorf("reading a row: %w", err)
+			}
+			from = row.N + 1
+			if a.json {
+				fmt.Fprintf(a.stdout, "%s\n", raw)
+				continue
+			}
+			fmt.Fprintf(a.stdout, "%6d  %s  %-16s %s %s\n", row.N, row.At.Local().Format("2006-01-02 15:04:05"), row.Kind,
+				row.OperationID, approval.Escape(string(row.Outcome), 120))
+		}
+	}
+	a.hidden(hidden, "rows")
+	return nil
+}

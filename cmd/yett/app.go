@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/yett-broker/yett/client"
+	"github.com/yett-broker/yett/internal/endpoint"
+	"github.com/yett-broker/yett/internal/vault"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+// app is what the subcommands share: the standard streams, the global flags,
+// and a passphrase for as long as the command runs.
+type app struct {
+	stdin, stdout, stderr *os.File
+
+	home   string
+	json   bool
+	passFD int
+
+	passphrase []byte
+	keys       map[string]*vault.Keys // by slot and salt
+}
+
+// wipe forgets the passphrase and what was derived from it.
+func (a *app) wipe() {
+	clear(a.passphrase)
+	for _, k := range a.keys {
+		k.Wipe()
+	}
+}
+
+// location is where the broker of this command lives: the account's own, or
+// the directory of --home. Nothing in the environment has a say.
+func (a *app) location() (endpoint.Location, error) {
+	loc, err := endpoint.Default()
+	if a.home != "" {
+		loc, err = endpoint.InHome(a.home)
+	}
+	if err == nil {
+		err = loc.Check()
+	}
+	if err != nil {
+		e := wire.Errorf(wire.CodeBadRequest, "The home cannot be used: %v.", err)
+		e.NextStep = "Give a shorter or safer directory with --home, or repair the account's own."
+		return loc, e
+	}
+	return loc, nil
+}
+
+// dial connects to the broker as the command line.
+func (a *app) dial(ctx context.Context) (*client.Conn, error) {
+	loc, err := a.location()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := client.DialLocation(ctx, loc, client.Options{Program: "yett", Version: version, Role: wire.RoleCLI})
+	if err != nil {
+		return nil, unavailable(loc, err)
+	}
+	return conn, nil
+}
+
+// unavailable says why there is no broker to talk to, and what to do.
+func unavailable(loc endpoint.Location, err error) error {
+	var fail *wire.Error
+	if errors.As(err, &fail) {
+		return fail
+	}
+	e := wire.NewError(wire.CodeUnavailable)
+	var u *endpoint.UnavailableError
+	if !errors.As(err, &u) {
+		e.Message = fmt.Sprintf("The broker did not answer: %v.", err)
+		return e
+	}
+	serve := "yett serve"
+	if loc.Test {
+		serve = "yett serve --home " + loc.Home
+	}
+	switch u.Cause {
+	case endpoint.NotRunning:
+		e.Message, e.NextStep = "The broker is not running.", "Start it: "+serve+"."
+	case endpoint.Stale:
+		e.Message, e.NextStep = "The broker has ended and left its socket.", "Start it again: "+serve+"."
+	case endpoint.NotAnswering:
+		e.Message, e.NextStep = "The broker is there but does not answer.", "Look at its log; end it and start it again: "+serve+"."
+	default:
+		e.Message = fmt.Sprintf("What listens at %s was not proven to be your broker (%v); nothing was sent.", loc.Socket, u.Err)
+		e.NextStep = "Find out who listens there (ss -xlp) before you go on."
+	}
+	return e
+}
+
+// manage makes a request that needs no proof.
+func (a *app) manage(ctx context.Context, method string, request, result any) error {
+	conn, err := a.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return call(ctx, conn, method, request, nil, result)
+}
+
+// call sends a management request.
+func call(ctx context.Context, conn *client.Conn, method string, request any, proof *wire.Proof, result any) error {
+	raw, err := json.Marshal(request)
+	if err != nil {
+		return fmt.Errorf("encoding a request: %w", err)
+	}
+	return callRaw(ctx, conn, method, raw, proof, result)
+}
+
+func callRaw(ctx context.Context, conn *client.Conn, method string, raw []byte, proof *wire.Proof, result any) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	err := conn.Call(ctx, method, wire.Managed{Request: raw, Proof: proof}, result)
+	var fail *wire.Error
+	if err == nil || errors.As(err, &fail) {
+		return err
+	}
+	e := wire.NewError(wire.CodeUnavailable)
+	e.Message = fmt.Sprintf("The broker went away: %v.", err)
+	return e
+}
+
+func printJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// note prints a line for the person that belongs to no output.
+func (a *app) note(format string, args ...any) {
+	if !a.json {
+		fmt.Fprintf(a.stderr, format+"\n", args...)
+	}
+}

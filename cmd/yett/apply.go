@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/yett-broker/yett/internal/access"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+func newApply(a *app) *cobra.Command {
+	dry := false
+	c := &cobra.Command{
+		Use:   "apply FILE",
+		Short: "Apply an access file, after showing what it changes",
+		Long:  "Checks the access file, shows the difference to what is applied, and applies it with\nyour proof. The file holds no secret; the broker keeps what was applied.",
+		Args:  cobra.ExactArgs(1),
+		RunE:  func(c *cobra.Command, args []string) error { return a.apply(c.Context(), args[0], dry) },
+	}
+	c.Flags().BoolVar(&dry, "dry-run", false, "show the difference and apply nothing")
+	return c
+}
+
+func (a *app) apply(ctx context.Context, path string, dry bool) error {
+	text, err := readAccessFile(path)
+	if err != nil {
+		return err
+	}
+	if _, err := access.Parse(text); err != nil {
+		e := wire.Errorf(wire.CodeBadRequest, "%s has problems:\n%v", path, err)
+		e.NextStep = "Correct these lines and apply it again; nothing was changed."
+		return e
+	}
+	conn, err := a.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	var r wire.AccessApplied
+	request := wire.AccessApply{File: string(text), DryRun: true}
+	if err := call(ctx, conn, wire.MethodAccessApply, request, nil, &r); err != nil {
+		return err
+	}
+	if !a.json {
+		if r.Difference == "" {
+			fmt.Fprintln(a.stdout, "Nothing changes.")
+		}
+		fmt.Fprint(a.stdout, r.Difference)
+	}
+	if !dry {
+		request.DryRun = false
+		if err := a.prove(ctx, conn, wire.MethodAccessApply, request, &r); err != nil {
+			return err
+		}
+	}
+	if a.json {
+		return printJSON(a.stdout, map[string]any{"applied": !dry, "difference": r.Difference, "warnings": r.Warnings, "voided": r.Voided})
+	}
+	for _, name := range r.Voided {
+		fmt.Fprintf(a.stdout, "voided: %s was sealed to another place and must be set again\n", name)
+	}
+	for _, w := range r.Warnings {
+		fmt.Fprintf(a.stdout, "warning: %s\n", w)
+	}
+	if !dry {
+		fmt.Fprintln(a.stdout, "Applied.")
+	}
+	return nil
+}
+
+func readAccessFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, wire.Errorf(wire.CodeBadRequest, "The access file cannot be read: %v.", err)
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, 1<<20))
+	if err != nil {
+		return nil, wire.Errorf(wire.CodeBadRequest, "The access file cannot be read: %v.", err)
+	}
+	return text, nil
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/yett-broker/yett/internal/endpoint"
+	"github.com/yett-broker/yett/internal/ledger"
+	"github.com/yett-broker/yett/internal/vault"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+func newAudit(a *app) *cobra.Command {
+	c := &cobra.Command{Use: "audit", Short: "Check the ledger", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	rows := false
+	verify := &cobra.Command{
+		Use:   "verify",
+		Short: "Check the ledger's files; needs no broker",
+		Long: "Checks numbering, hashes and states of the ledger from its files, without any secret.\n" +
+			"With --rows or --passphrase-fd every sealed row is opened too.",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.auditVerify(c.Context(), rows) },
+	}
+	verify.Flags().BoolVar(&rows, "rows", false, "open every row too, with the passphrase")
+	c.AddCommand(verify)
+	return c
+}
+
+func (a *app) auditVerify(ctx context.Context, rows bool) error {
+	loc, err := a.location()
+	if err != nil {
+		return err
+	}
+	var opener *ledger.Opener
+	if rows || a.passFD >= 0 {
+		if opener, err = a.rowOpener(loc); err != nil {
+			return err
+		}
+	}
+	report, err := ledger.Verify(ctx, loc.Home, opener, nil)
+	if errors.Is(err, ledger.ErrNoLedger) {
+		e := wire.Errorf(wire.CodeBadRequest, "There is no ledger in %s.", loc.Home)
+		e.NextStep = "Start the broker once: yett serve" + homeFlag(loc) + "."
+		return e
+	}
+	if err != nil {
+		return fmt.Errorf("the ledger cannot be read: %w", err)
+	}
+	if a.json {
+		if report.Problems == nil {
+			report.Problems = []string{}
+		}
+		printJSON(a.stdout, report)
+	} else {
+		for _, p := range report.Problems {
+			fmt.Fprintf(a.stdout, "problem: %s\n", p)
+		}
+		fmt.Fprintf(a.stdout, "%d entries, root %s: %s\n", report.Entries, report.RootHash, map[bool]string{true: "ok", false: "NOT OK"}[report.OK])
+	}
+	if !report.OK {
+		return reported{exitFailed}
+	}
+	return nil
+}
+
+// rowOpener opens the vault's file for this command alone, to read rows.
+func (a *app) rowOpener(loc endpoint.Location) (*ledger.Opener, error) {
+	v, err := vault.Load(loc.Home)
+	if err != nil {
+		return nil, vaultUnusable(loc, err)
+	}
+	phrase, err := a.secretPhrase("Yett passphrase: ")
+	if err != nil {
+		return nil, err
+	}
+	var slots []wire.ChallengeSlot
+	for _, s := range v.Slots() {
+		slots = append(slots, wire.ChallengeSlot{Name: s.Name, Salt: s.KDF.Salt, Time: s.KDF.Time, MemoryKiB: s.KDF.MemoryKiB, Threads: s.KDF.Threads})
+	}
+	slot, keys, err := a.derive(phrase, slots)
+	if err != nil {
+		return nil, err
+	}
+	if err := v.Unlock(slot, keys.Unlock); err != nil {
+		if errors.Is(err, vault.ErrWrongKey) {
+			return nil, wire.NewError(wire.CodeProofInvalid)
+		}
+		return nil, vaultUnusable(loc, err)
+	}
+	defer v.Lock()
+	private, err := v.AuditPrivateKey()
+	if err != nil {
+		return nil, err
+	}
+	defer clear(private)
+	return ledger.NewOpener(private)
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/yett-broker/yett/internal/vault"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+func newInit(a *app) *cobra.Command {
+	recoveryFD := -1
+	c := &cobra.Command{
+		Use:   "init",
+		Short: "Make the vault",
+		Long: "Makes a new vault, protected by a passphrase, and a recovery code that opens it too.\n" +
+			"The code is shown once, on the terminal or to --recovery-fd, and stored nowhere.",
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error { return a.initialise(recoveryFD) },
+	}
+	c.Flags().IntVar(&recoveryFD, "recovery-fd", -1, "write the recovery code to file descriptor `N`")
+	return c
+}
+
+func (a *app) initialise(recoveryFD int) error {
+	loc, err := a.location()
+	if err != nil {
+		return err
+	}
+	show, err := recoverySink(recoveryFD)
+	if err != nil {
+		return err
+	}
+	phrase, err := a.newPassphrase()
+	if err != nil {
+		return err
+	}
+	code, err := vault.Create(loc.Home, phrase)
+	if err != nil {
+		return cannotCreate(loc.Home, err)
+	}
+	if show != nil {
+		if err := show(code); err != nil {
+			return fmt.Errorf("the vault was made, but showing the recovery code failed: %w", err)
+		}
+	}
+	if a.json {
+		return printJSON(a.stdout, map[string]any{"home": loc.Home, "recovery_shown": show != nil})
+	}
+	fmt.Fprintf(a.stdout, "The vault is made: %s\n", loc.Home)
+	if show == nil {
+		fmt.Fprintln(a.stdout, "There was no terminal and no --recovery-fd, so the recovery code was shown to nobody: the passphrase is the only way in.")
+	}
+	fmt.Fprintf(a.stdout, "next: yett serve%s, then yett unlock%s\n", homeFlag(loc), homeFlag(loc))
+	return nil
+}
+
+// recoverySink returns how the recovery code is shown, or nil when there is no
+// terminal and no descriptor for it.
+func recoverySink(fd int) (func(string) error, error) {
+	if fd >= 0 {
+		f := os.NewFile(uintptr(fd), "recovery")
+		if f == nil {
+			return nil, usageError{fmt.Errorf("file descriptor %d is not open", fd)}
+		}
+		if _, err := f.Stat(); err != nil {
+			return nil, usageError{fmt.Errorf("file descriptor %d is not open", fd)}
+		}
+		return func(code string) error {
+			_, err := fmt.Fprintln(f, code)
+			return err
+		}, nil
+	}
+	tty, err := os.OpenFile("/dev/tty", os.O_WRONLY, 0)
+	if err != nil {
+		return nil, nil
+	}
+	return func(code string) error {
+		defer tty.Close()
+		_, err := fmt.Fprintf(tty, "\nRecovery code, shown once. Write it down and keep it away from this machine:\n\n    %s\n\n", code)
+		return err
+	}, nil
+}
+
+// newPassphrase asks twice on a terminal; a descriptor is read once.
+func (a *app) newPassphrase() ([]byte, error) {
+	phrase, err := a.secretPhrase("New Yett passphrase: ")
+	if err != nil || a.passFD >= 0 {
+		return phrase, err
+	}
+	if err := vault.CheckPassphrase(phrase); err != nil {
+		return nil, wire.Errorf(wire.CodeBadRequest, "%v.", err)
+	}
+	again, err := askHidden("The same again: ")
+	if err != nil {
+		return nil, err
+	}
+	defer clear(again)
+	if !bytes.Equal(phrase, again) {
+		return nil, wire.Errorf(wire.CodeBadRequest, "The two passphrases differ; nothing was made.")
+	}
+	return phrase, nil
+}
+
+func cannotCreate(home string, err error) error {
+	e := wire.Errorf(wire.CodeBadRequest, "The vault cannot be made in %s: %v.", home, err)
+	switch {
+	case errors.Is(err, vault.ErrExists):
+		e.Message = fmt.Sprintf("There is a vault in %s already; it was left as it is.", home)
+		e.NextStep = "Use it: yett serve, then yett unlock."
+	case errors.Is(err, vault.ErrPassphraseShort):
+		e.Message, e.NextStep = fmt.Sprintf("%v.", err), "Choose a longer one; several words are good."
+	default:
+		e.NextStep = "Check the directory's owner and permissions."
+	}
+	return e
+}

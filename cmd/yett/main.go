@@ -1,0 +1,145 @@
+// Command yett is the command line of Yett and, as yett serve, its resident
+// broker. One file has one subcommand; advice to the person is chosen here and
+// nowhere deeper.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+// version is set by the linker: -X main.version=…
+var version = "0.0.0-dev"
+
+func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
+
+func run(args []string, stdin, stdout, stderr *os.File) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, passFD: -1}
+	defer a.wipe()
+	root := newRoot(a)
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	return a.finish(root.ExecuteContext(ctx))
+}
+
+// Exit codes.
+const (
+	exitDone        = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitRefused     = 3
+	exitUnavailable = 4
+	exitLocked      = 5
+	exitWaited      = 6
+)
+
+// usageError is a wrong call of the command line.
+type usageError struct{ cause error }
+
+func (e usageError) Error() string { return e.cause.Error() }
+
+// errWaited is returned when the command itself waited for a person in vain.
+var errWaited = errors.New("nobody decided in time")
+
+// reported is a failure whose output has been printed already.
+type reported struct{ code int }
+
+func (reported) Error() string { return "reported" }
+
+// finish prints a failure and chooses the exit code: the only place that does.
+func (a *app) finish(err error) int {
+	var fail *wire.Error
+	var usage usageError
+	var done reported
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.As(err, &done):
+		return done.code
+	case errors.As(err, &usage):
+		a.printError(&wire.Error{Code: "usage", Message: usage.Error(), NextStep: "yett --help lists the commands, yett COMMAND --help their flags."})
+		return exitUsage
+	case errors.Is(err, errWaited):
+		a.printError(&wire.Error{Code: wire.ReasonApprovalExpired, Message: err.Error(), NextStep: "List what waits: yett pending."})
+		return exitWaited
+	case !errors.As(err, &fail):
+		fail = &wire.Error{Code: wire.CodeInternal, Message: err.Error()}
+	}
+	a.printError(fail)
+	switch fail.Code {
+	case wire.CodeUnavailable:
+		return exitUnavailable
+	case wire.CodeLocked:
+		return exitLocked
+	case wire.CodeBadRequest, wire.CodeInternal:
+		return exitFailed
+	}
+	return exitRefused
+}
+
+func (a *app) printError(e *wire.Error) {
+	if a.json {
+		printJSON(a.stderr, map[string]any{"error": e})
+		return
+	}
+	fmt.Fprintf(a.stderr, "yett: %s\n", e.Message)
+	if e.NextStep != "" {
+		fmt.Fprintf(a.stderr, "  next: %s\n", e.NextStep)
+	}
+}
+
+func newRoot(a *app) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "yett",
+		Short: "Lets local agents act with credentials that they never hold",
+		Long: "Yett keeps API and SSH credentials, asks you before an agent may use them, does the\n" +
+			"HTTP and SSH actions itself and records what was done.",
+		Version:       version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          cobra.NoArgs,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.SetVersionTemplate("yett {{.Version}}\n")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.home, "home", "", "keep everything in `DIR`: for tests; shown on every card")
+	flags.BoolVar(&a.json, "json", false, "print JSON")
+	flags.IntVar(&a.passFD, "passphrase-fd", -1, "read the passphrase, one line, from file descriptor `N`")
+	root.AddCommand(
+		newInit(a), newServe(a), newStop(a), newStatus(a), newUnlock(a), newLock(a),
+		newSecret(a), newApply(a), newAccess(a), newPending(a), newApprove(a), newDeny(a),
+		newSessions(a), newRevoke(a), newActivity(a), newAudit(a), newVersion(a),
+	)
+	for _, c := range root.Commands() {
+		usageErrors(c)
+	}
+	return root
+}
+
+// usageErrors marks wrong arguments as wrong calls, with the exit code for it.
+func usageErrors(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(c *cobra.Command, args []string) error {
+			if err := check(c, args); err != nil {
+				return usageError{err}
+			}
+			return nil
+		}
+	}
+	for _, sub := range c.Commands() {
+		usageErrors(sub)
+	}
+}

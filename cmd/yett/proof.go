@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/term"
+
+	"github.com/yett-broker/yett/client"
+	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/vault"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+// maxPassphrase bounds what is read from --passphrase-fd.
+const maxPassphrase = 4096
+
+// canProve reports whether a passphrase can be had without failing: a
+// descriptor was named, or there is a terminal to ask on.
+func (a *app) canProve() bool {
+	return a.passphrase != nil || a.passFD >= 0 || (!a.json && term.IsTerminal(int(a.stderr.Fd())) && term.IsTerminal(int(a.stdin.Fd())))
+}
+
+// secretPhrase returns the passphrase, asking once.
+func (a *app) secretPhrase(prompt string) ([]byte, error) {
+	if a.passphrase != nil {
+		return a.passphrase, nil
+	}
+	var err error
+	if a.passFD >= 0 {
+		a.passphrase, err = readLine(a.passFD)
+	} else {
+		a.passphrase, err = askHidden(prompt)
+	}
+	return a.passphrase, err
+}
+
+// readLine reads one line from a descriptor and nothing behind it.
+func readLine(fd int) ([]byte, error) {
+	f := os.NewFile(uintptr(fd), "passphrase")
+	if f == nil {
+		return nil, usageError{fmt.Errorf("file descriptor %d is not open", fd)}
+	}
+	line := make([]byte, 0, maxPassphrase)
+	var b [1]byte
+	for len(line) < maxPassphrase {
+		n, err := f.Read(b[:])
+		if n == 1 && b[0] != '\n' {
+			line = append(line, b[0])
+			continue
+		}
+		if n == 1 || err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, usageError{fmt.Errorf("reading the passphrase from file descriptor %d: %v", fd, err)}
+		}
+	}
+	line = bytes.TrimSuffix(line, []byte("\r"))
+	if len(line) == 0 {
+		return nil, wire.Errorf(wire.CodeProofRequired, "File descriptor %d gave no passphrase.", fd)
+	}
+	return line, nil
+}
+
+// askHidden asks on the terminal, without echo, after dropping what was typed
+// before the question stood there.
+func askHidden(prompt string) ([]byte, error) {
+	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
+	if err != nil {
+		return nil, wire.NewError(wire.CodeProofRequired)
+	}
+	defer tty.Close()
+	flushInput(tty)
+	fmt.Fprint(tty, prompt)
+	line, err := term.ReadPassword(int(tty.Fd()))
+	fmt.Fprintln(tty)
+	if err != nil {
+		return nil, fmt.Errorf("reading from the terminal: %w", err)
+	}
+	if len(line) == 0 {
+		return nil, wire.Errorf(wire.CodeProofRequired, "No passphrase was given.")
+	}
+	return line, nil
+}
+
+// derive makes the keys of the slot that the phrase is for. A recovery code is
+// known by its shape.
+func (a *app) derive(phrase []byte, slots []wire.ChallengeSlot) (string, *vault.Keys, error) {
+	name := "passphrase"
+	if vault.IsRecoveryCode(phrase) {
+		code, err := vault.NormalizeRecovery(phrase)
+		if err != nil {
+			return "", nil, wire.Errorf(wire.CodeProofInvalid, "The recovery code has a typing error: %v.", err)
+		}
+		name, phrase = "recovery", code
+	}
+	for _, s := range slots {
+		if s.Name != name {
+			continue
+		}
+		id := name + string(s.Salt)
+		if k := a.keys[id]; k != nil {
+			return name, k, nil
+		}
+		keys, err := vault.Derive(phrase, vault.KDF{Salt: s.Salt, Time: s.Time, MemoryKiB: s.MemoryKiB, Threads: s.Threads})
+		if err != nil {
+			return "", nil, fmt.Errorf("deriving keys: %w", err)
+		}
+		if a.keys == nil {
+			a.keys = map[string]*vault.Keys{}
+		}
+		a.keys[id] = keys
+		return name, keys, nil
+	}
+	return "", nil, wire.Errorf(wire.CodeProofInvalid, "This vault has no %s slot.", name)
+}
+
+// challenged asks the broker for a nonce and makes the person's keys.
+func (a *app) challenged(ctx context.Context, conn *client.Conn) (slot string, keys *vault.Keys, nonce string, err error) {
+	phrase, err := a.secretPhrase("Yett passphrase: ")
+	if err != nil {
+		return "", nil, "", err
+	}
+	var c wire.Challenge
+	if err := call(ctx, conn, wire.MethodVaultChallenge, wire.Empty{}, nil, &c); err != nil {
+		return "", nil, "", err
+	}
+	slot, keys, err = a.derive(phrase, c.Slots)
+	return slot, keys, c.Nonce, err
+}
+
+// prove makes a request with the person's proof over its exact bytes.
+func (a *app) prove(ctx context.Context, conn *client.Conn, method string, request, result any) error {
+	_, keys, nonce, err := a.challenged(ctx, conn)
+	if err != nil {
+		return err
+	}
+	raw, err := json.Marshal(request)
+	if err != nil {
+		return fmt.Errorf("encoding a request: %w", err)
+	}
+	defer clear(raw)
+	mac := vault.Proof(keys.Approval, approval.ProofMessage(method, raw, nonce))
+	return callRaw(ctx, conn, method, raw, &wire.Proof{Nonce: nonce, MAC: mac}, result)
+}
+
+// read makes a request that lists: with the person's proof where one can be
+// had, so that everything is shown, else without.
+func (a *app) read(ctx context.Context, method string, request, result any) error {
+	conn, err := a.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := a.openReading(ctx, conn); err != nil {
+		return err
+	}
+	return call(ctx, conn, method, request, nil, result)
+}
+
+// openReading opens reading by proof where one can be had. A locked broker has
+// nothing to read.
+func (a *app) openReading(ctx context.Context, conn *client.Conn) error {
+	if !a.canProve() {
+		return nil
+	}
+	var st wire.Status
+	if err := call(ctx, conn, wire.MethodBrokerStatus, wire.Empty{}, nil, &st); err != nil {
+		return err
+	}
+	if st.State == "locked" {
+		return nil
+	}
+	return a.prove(ctx, conn, wire.MethodActivityRead, wire.Empty{}, nil)
+}

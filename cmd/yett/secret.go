@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+func newSecret(a *app) *cobra.Command {
+	c := &cobra.Command{Use: "secret", Short: "Give, replace, remove and list the values of credentials", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	value := func(use, short, method string) *cobra.Command {
+		return &cobra.Command{
+			Use: use + " NAME", Short: short, Args: cobra.ExactArgs(1),
+			Long: short + ".\nThe value is read from the terminal without echo, or from standard input. One\nnewline at its end is dropped. It is never shown again.",
+			RunE: func(c *cobra.Command, args []string) error { return a.setSecret(c.Context(), method, args[0]) },
+		}
+	}
+	c.AddCommand(
+		value("set", "Give a declared credential its value", wire.MethodSecretSet),
+		value("rotate", "Replace the value of a credential", wire.MethodSecretRotate),
+		&cobra.Command{Use: "remove NAME", Short: "Forget the value of a credential", Args: cobra.ExactArgs(1),
+			RunE: func(c *cobra.Command, args []string) error { return a.removeSecret(c.Context(), args[0]) }},
+		&cobra.Command{Use: "list", Short: "List the declared credentials, never their values", Args: cobra.NoArgs,
+			RunE: func(c *cobra.Command, _ []string) error { return a.listSecrets(c.Context()) }},
+	)
+	return c
+}
+
+// maxSecret is the longest value in bytes.
+const maxSecret = 64 << 10
+
+func (a *app) setSecret(ctx context.Context, method, name string) error {
+	conn, err := a.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	var st wire.Status
+	if err := call(ctx, conn, wire.MethodBrokerStatus, wire.Empty{}, nil, &st); err != nil {
+		return err
+	}
+	if st.State == "locked" {
+		return wire.NewError(wire.CodeLocked)
+	}
+	value, err := a.readSecret(name)
+	if err != nil {
+		return err
+	}
+	defer clear(value)
+	if err := a.prove(ctx, conn, method, wire.SecretSet{Name: name, Value: value}, nil); err != nil {
+		return err
+	}
+	if a.json {
+		return printJSON(a.stdout, map[string]any{"name": name, "set": true})
+	}
+	fmt.Fprintf(a.stdout, "%s has its value.\n", name)
+	return nil
+}
+
+func (a *app) readSecret(name string) ([]byte, error) {
+	if term.IsTerminal(int(a.stdin.Fd())) {
+		return askHidden("Value of " + name + ": ")
+	}
+	value, err := io.ReadAll(io.LimitReader(a.stdin, maxSecret+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading the value from standard input: %w", err)
+	}
+	if len(value) > maxSecret {
+		clear(value)
+		return nil, wire.Errorf(wire.CodeBadRequest, "The value is longer than %d bytes.", maxSecret)
+	}
+	return value, nil
+}
+
+func (a *app) removeSecret(ctx context.Context, name string) error {
+	conn, err := a.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := a.prove(ctx, conn, wire.MethodSecretRemove, wire.SecretName{Name: name}, nil); err != nil {
+		return err
+	}
+	if a.json {
+		return printJSON(a.stdout, map[string]any{"name": name, "set": false})
+	}
+	fmt.Fprintf(a.stdout, "%s has no value any more.\n", name)
+	return nil
+}
+
+func (a *app) listSecrets(ctx context.Context) error {
+	var l wire.List[wire.Secret]
+	if err := a.read(ctx, wire.MethodSecretList, wire.Empty{}, &l); err != nil {
+		return err
+	}
+	if a.json {
+		return printJSON(a.stdout, l.Items)
+	}
+	w := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
+	for _, s := range l.Items {
+		set := "no value yet"
+		if s.SetAt != nil {
+			set = "set " + s.SetAt.Local().Format("2006-01-02 15:04")
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", s.Name, s.Kind, s.Place, set)
+	}
+	w.Flush()
+	a.hidden(l.Hidden, "credentials")
+	return nil
+}
+
+// hidden tells that a proof would show more.
+func (a *app) hidden(n int, what string) {
+	if n > 0 {
+		a.note("%d %s are not shown without the passphrase (run it in a terminal, or give --passphrase-fd)", n, what)
+	}
+}

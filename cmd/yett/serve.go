@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/yett-broker/yett/internal/broker"
+	"github.com/yett-broker/yett/internal/endpoint"
+	"github.com/yett-broker/yett/internal/httpexec"
+	"github.com/yett-broker/yett/internal/ledger"
+	"github.com/yett-broker/yett/internal/peer"
+	"github.com/yett-broker/yett/internal/session"
+	"github.com/yett-broker/yett/internal/sshexec"
+	"github.com/yett-broker/yett/internal/vault"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+func newServe(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "serve",
+		Short: "Run the resident broker",
+		Long: "Runs the broker until SIGTERM or yett stop. It starts locked and never asks for\n" +
+			"anything; unlock it with yett unlock. It opens no network listener.",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.serve(c.Context()) },
+	}
+}
+
+func (a *app) serve(ctx context.Context) error {
+	loc, err := a.location()
+	if err != nil {
+		return err
+	}
+	if err := peer.Floor(); err != nil {
+		return &wire.Error{Code: wire.CodeInternal, Message: fmt.Sprintf("This system cannot serve: %v.", err),
+			NextStep: "Use Linux 6.5 or later."}
+	}
+	log := slog.New(slog.NewTextHandler(a.stderr, nil))
+	scrubEnvironment()
+	syscall.Umask(0o077)
+	v, err := vault.Load(loc.Home)
+	if err != nil {
+		return vaultUnusable(loc, err)
+	}
+	listener, err := endpoint.Listen(loc)
+	if err != nil {
+		return cannotListen(loc, err)
+	}
+	defer listener.Close()
+	l, err := ledger.Open(loc.Home, ledger.Options{AuditPublicKey: v.AuditPublicKey()})
+	if err != nil {
+		return ledgerUnusable(err)
+	}
+	defer l.Close()
+	if unknown, denied := l.Recovered(); unknown+denied > 0 {
+		log.Warn("the last broker ended in the middle of work", "indeterminate", unknown, "denied", denied)
+	}
+	for _, word := range vault.Harden() {
+		log.Warn("hardening", "incomplete", word)
+	}
+	none := func() []int { return nil } // this release opens no port of its own
+	b, err := broker.New(broker.Config{Location: loc, Version: version, Vault: v, Ledger: l,
+		HTTP: httpexec.New(httpexec.Options{OwnPorts: none}), SSH: sshexec.New(sshexec.Options{OwnPorts: none}),
+		Clock: session.SystemClock{}, Log: log, ShimFile: installedShim})
+	if err != nil {
+		return err
+	}
+	log.Info("serving, locked", "version", version, "endpoint", loc.Socket, "home", loc.Home)
+	err = b.Serve(ctx, listener, listener.Close)
+	log.Info("stopped")
+	return err
+}
+
+func installedShim() (device, inode uint64, err error) {
+	_, device, inode, err = endpoint.Installed("yett-mcp")
+	return device, inode, err
+}
+
+// scrubEnvironment keeps nothing of the environment: no proxy, no credential
+// of the login, nothing that a library might obey.
+func scrubEnvironment() {
+	for _, kv := range os.Environ() {
+		name, _, _ := strings.Cut(kv, "=")
+		if name != "TZ" && name != "LANG" {
+			os.Unsetenv(name)
+		}
+	}
+}
+
+func vaultUnusable(loc endpoint.Location, err error) error {
+	e := wire.Errorf(wire.CodeInternal, "The vault in %s cannot be used: %v.", loc.Home, err)
+	switch {
+	case errors.Is(err, vault.ErrNoVault):
+		e.Message = fmt.Sprintf("There is no vault in %s.", loc.Home)
+		e.NextStep = "Make one: yett init" + homeFlag(loc) + "."
+	case errors.Is(err, vault.ErrDamaged):
+		e.NextStep = "The file was left as it is. Restore a backup, or look at the previous generation beside it (.prev)."
+	}
+	return e
+}
+
+func cannotListen(loc endpoint.Location, err error) error {
+	e := wire.Errorf(wire.CodeInternal, "The broker cannot listen at %s: %v.", loc.Socket, err)
+	var used *endpoint.InUseError
+	var unsafe *endpoint.UnsafeError
+	switch {
+	case errors.As(err, &used) && used.Answering:
+		e.Message, e.NextStep = fmt.Sprintf("A broker is running already (%s).", used.Holder), "Use it, or stop it first: yett stop"+homeFlag(loc)+"."
+	case errors.As(err, &used):
+		e.Message = fmt.Sprintf("A broker is running but does not answer (%s).", used.Holder)
+		e.NextStep = "Look at its log; end that process if it stays so."
+	case errors.As(err, &unsafe):
+		e.NextStep = "Find out who put it there; Yett removes nothing that it did not make."
+	}
+	return e
+}
+
+func ledgerUnusable(err error) error {
+	e := wire.Errorf(wire.CodeInternal, "The ledger cannot be used: %v.", err)
+	e.NextStep = "Repair the file's permissions or make room on the disk; nothing is done without a ledger."
+	return e
+}
+
+func homeFlag(loc endpoint.Location) string {
+	if loc.Test {
+		return " --home " + loc.Home
+	}
+	return ""
+}

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+func newSessions(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "sessions",
+		Short: "List the sessions of this broker, ended ones too",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			var l wire.List[wire.Session]
+			if err := a.read(c.Context(), wire.MethodSessionList, wire.Empty{}, &l); err != nil {
+				return err
+			}
+			if a.json {
+				return printJSON(a.stdout, l.Items)
+			}
+			w := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
+			for _, s := range l.Items {
+				state := s.State
+				if s.EndReason != "" {
+					state += " (" + s.EndReason + ")"
+				}
+				k := s.Caller.Subject().Kernel
+				fmt.Fprintf(w, "%s\t%s\t%s pid %d\t%s\tuntil %s\n", s.SessionID, state, k.ExePath, k.PID,
+					strings.Join(s.Capabilities, ", "), s.ExpiresAt.Local().Format(time.TimeOnly))
+			}
+			w.Flush()
+			a.hidden(l.Hidden, "sessions")
+			return nil
+		},
+	}
+}

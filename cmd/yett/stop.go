@@ -1,0 +1,36 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+func newStop(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "stop",
+		Short: "End the broker and every session",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			conn, err := a.dial(c.Context())
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			if err := call(c.Context(), conn, wire.MethodBrokerStop, wire.Empty{}, nil, nil); err != nil {
+				return err
+			}
+			select {
+			case <-conn.Done(): // the broker closes the channel when it has stopped
+			case <-c.Context().Done():
+			}
+			if a.json {
+				return printJSON(a.stdout, map[string]any{"stopped": true})
+			}
+			fmt.Fprintln(a.stdout, "Stopped. Every session has ended.")
+			return nil
+		},
+	}
+}
