@@ -36,6 +36,9 @@ type Process struct{}
 // Of refuses.
 func Of(*net.UnixConn) (*Process, error) { return nil, errMissing }
 
+// OfPair refuses.
+func OfPair(*os.File) (*Process, error) { return nil, errMissing }
+
 // Parent refuses.
 func Parent() (*Process, error) { return nil, errMissing }
 
@@ -55,6 +58,8 @@ type Reader struct{}
 // NewReader returns a Reader that refuses.
 func NewReader(*net.UnixConn, int) *Reader { return &Reader{} }
 
+func (r *Reader) AcceptDescriptor()        {}
+func (r *Reader) Descriptor() *os.File     { return nil }
 func (r *Reader) Read([]byte) (int, error) { return 0, errMissing }
 
 // Stdio is standard input and the guard over it.

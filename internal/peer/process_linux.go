@@ -38,13 +38,17 @@ func Of(c *net.UnixConn) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reaching the socket: %w", err)
 	}
+	return peerOf(raw)
+}
+
+func peerOf(raw syscall.RawConn) (*Process, error) {
 	var (
 		fd      int
 		cred    *unix.Ucred
 		fdErr   error
 		credErr error
 	)
-	err = raw.Control(func(s uintptr) {
+	err := raw.Control(func(s uintptr) {
 		cred, credErr = unix.GetsockoptUcred(int(s), unix.SOL_SOCKET, unix.SO_PEERCRED)
 		fd, fdErr = unix.GetsockoptInt(int(s), unix.SOL_SOCKET, unix.SO_PEERPIDFD)
 	})

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"syscall"
 	"unsafe"
@@ -39,6 +40,9 @@ type Reader struct {
 	raw      syscall.RawConn
 	pid, uid int
 	err      error // the first failure is the last word
+
+	keep bool     // one descriptor may come
+	kept *os.File // it came
 
 	in   receiver
 	p    []byte
@@ -91,15 +95,36 @@ func (r *Reader) Read(p []byte) (int, error) {
 		r.err = r.errr
 		return 0, r.err
 	}
-	if r.err = r.check(); r.err != nil {
+	r.err = r.check()
+	if r.in.passed >= 0 {
+		if r.err == nil {
+			r.kept, r.keep = os.NewFile(uintptr(r.in.passed), "passed"), false
+		} else {
+			unix.Close(r.in.passed)
+		}
+	}
+	if r.err != nil {
 		clear(p[:r.n])
 		return 0, r.err
 	}
 	return r.n, nil
 }
 
+// AcceptDescriptor lets one descriptor come with a later read. Without it, and
+// after that one, a descriptor is ErrDescriptor. It belongs between two reads.
+func (r *Reader) AcceptDescriptor() { r.keep = r.kept == nil }
+
+// Descriptor hands over the descriptor that came with what was read so far,
+// once, or nil. The caller closes it. The kernel ends a read with the write
+// that carried the descriptor, so it is there when the end of that write is.
+func (r *Reader) Descriptor() *os.File {
+	f := r.kept
+	r.kept = nil
+	return f
+}
+
 func (r *Reader) tryOnce(fd uintptr) bool {
-	r.n, r.errr = r.in.receive(int(fd), r.p)
+	r.n, r.errr = r.in.receive(int(fd), r.p, r.keep)
 	return r.errr != unix.EAGAIN
 }
 
@@ -119,12 +144,13 @@ func (r *Reader) check() error {
 	return nil
 }
 
-// receiver is one recvmsg with room for credentials and nothing else: passed
-// descriptors are dropped by the kernel and never enter this process.
+// receiver is one recvmsg with room for credentials, and for one descriptor if
+// it is wanted. Others are dropped by the kernel and never enter this process.
 type receiver struct {
 	sender unix.Ucred
 	named  bool // sender is set
-	rights bool // descriptors came too
+	rights bool // unwanted descriptors came too
+	passed int  // the wanted one, or -1
 
 	header  unix.Msghdr
 	vector  unix.Iovec
@@ -132,16 +158,27 @@ type receiver struct {
 		header unix.Cmsghdr
 		cred   unix.Ucred
 		_      [4]byte // CMSG_SPACE rounds up
+		second unix.Cmsghdr
+		fd     int32
+		_      [4]byte
 	}
 }
 
+const (
+	roomForSender     = 32                 // CMSG_SPACE of a Ucred
+	roomForDescriptor = roomForSender + 20 // and CMSG_LEN of one int: no room for two
+)
+
 // receive reads once without blocking; io.EOF is the end.
-func (m *receiver) receive(fd int, p []byte) (int, error) {
-	m.control.header = unix.Cmsghdr{}
+func (m *receiver) receive(fd int, p []byte, descriptor bool) (int, error) {
+	m.control.header, m.control.second, m.passed = unix.Cmsghdr{}, unix.Cmsghdr{}, -1
 	m.vector.Base = &p[0]
 	m.vector.SetLen(len(p))
 	m.header = unix.Msghdr{Iov: &m.vector, Iovlen: 1, Control: (*byte)(unsafe.Pointer(&m.control))}
-	m.header.SetControllen(int(unsafe.Sizeof(m.control)))
+	m.header.SetControllen(roomForSender)
+	if descriptor {
+		m.header.SetControllen(roomForDescriptor)
+	}
 	var (
 		n     uintptr
 		errno = unix.EINTR
@@ -163,5 +200,8 @@ func (m *receiver) receive(fd int, p []byte) (int, error) {
 		int(h.Len) == unix.CmsgLen(unix.SizeofUcred)
 	m.rights = m.header.Flags&unix.MSG_CTRUNC != 0
 	m.sender = m.control.cred
+	if s := m.control.second; descriptor && s.Type == unix.SCM_RIGHTS && s.Level == unix.SOL_SOCKET && int(s.Len) == unix.CmsgLen(4) {
+		m.passed = int(m.control.fd)
+	}
 	return int(n), nil
 }

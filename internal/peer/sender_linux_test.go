@@ -3,10 +3,13 @@ package peer
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 
@@ -90,6 +93,102 @@ func TestReader_DescriptorRefusedAndNotKept(t *testing.T) {
 			t.Errorf("%d descriptors are open, were %d", after, before)
 		}
 	})
+}
+
+// One descriptor may come when it is expected: with the peer's own bytes, not
+// two, not twice, not from another.
+func TestReader_ExpectedDescriptor(t *testing.T) {
+	h, c := connect(t, program(t))
+	r := NewReader(c, h.pid())
+	r.AcceptDescriptor()
+	before := openDescriptors(t)
+	h.obeys("write a")
+	h.obeys("rights b")
+	buf := make([]byte, 16)
+	n, err := r.Read(buf)
+	if n == 1 && err == nil { // the kernel may or may not glue the two writes
+		n, err = r.Read(buf[1:])
+		n++
+	}
+	f := r.Descriptor()
+	if string(buf[:n]) != "ab" || err != nil || f == nil || r.Descriptor() != nil {
+		t.Fatalf("Read = %q, %v, descriptor %v", buf[:n], err, f)
+	}
+	var st unix.Stat_t
+	withFd(f, func(fd int) error { return unix.Fstat(fd, &st) })
+	if null, _ := os.Stat(os.DevNull); st.Rdev != null.Sys().(*syscall.Stat_t).Rdev {
+		t.Errorf("another file came: %+v", st)
+	}
+	f.Close()
+	h.obeys("rights c")
+	if _, err := r.Read(buf); !errors.Is(err, ErrDescriptor) {
+		t.Errorf("the second: Read = %v, want ErrDescriptor", err)
+	}
+	if after := openDescriptors(t); after != before {
+		t.Errorf("%d descriptors are open, were %d", after, before)
+	}
+}
+
+func TestReader_ExpectedDescriptorRefused(t *testing.T) {
+	for name, attack := range map[string]struct {
+		peer, descriptors int
+	}{"two": {os.Getpid(), 2}, "of another": {os.Getppid(), 1}} {
+		t.Run(name, func(t *testing.T) {
+			pair := socketpair(t)
+			c := unixConn(t, pair[0])
+			passCred(t, c)
+			r := NewReader(c, attack.peer)
+			r.AcceptDescriptor()
+			before := openDescriptors(t)
+			withFd(pair[1], func(fd int) error {
+				return unix.Sendmsg(fd, []byte("x"), unix.UnixRights([]int{0, 0}[:attack.descriptors]...), nil, 0)
+			})
+			if n, err := r.Read(make([]byte, 4)); n != 0 || !errors.Is(err, ErrSender) || r.Descriptor() != nil {
+				t.Errorf("Read = %d, %v", n, err)
+			}
+			if after := openDescriptors(t); after != before {
+				t.Errorf("%d descriptors are open, were %d", after, before)
+			}
+		})
+	}
+}
+
+func TestOfPair_NamesTheMaker(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		pair := socketpair(t)
+		// The shim's standard input, as the broker gets it: made by this process.
+		shim := startWithStdin(t, exec.Command(program(t), fmt.Sprint(os.Getpid())), "stdio", pair[1])
+		shim.expect("guarded socket true")
+		p, err := OfPair(pair[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		if p.PID() != os.Getpid() {
+			t.Errorf("maker %d, want %d", p.PID(), os.Getpid())
+		}
+		withFd(pair[1], func(fd int) error {
+			if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0); err != nil || flags&unix.O_NONBLOCK != 0 {
+				t.Errorf("flags %#x, %v: the mode of the shim's input was changed", flags, err)
+			}
+			return nil
+		})
+	})
+}
+
+func TestOfPair_NamedOrNoneRefused(t *testing.T) {
+	_, c := connect(t, program(t))
+	named, err := c.File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer named.Close()
+	r, _ := pipe(t)
+	for _, f := range []*os.File{named, r, null(t)} {
+		if p, err := OfPair(f); !errors.Is(err, ErrNoAttribution) {
+			t.Errorf("OfPair(%s) = %v, %v, want ErrNoAttribution", f.Name(), p, err)
+		}
+	}
 }
 
 func openDescriptors(t *testing.T) int {

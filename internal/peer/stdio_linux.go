@@ -363,7 +363,7 @@ func (s *Stdio) take(p []byte) (int, error) {
 		}
 		return n, nil
 	}
-	n, err := s.in.receive(s.fd, p)
+	n, err := s.in.receive(s.fd, p, false)
 	if err != nil {
 		return 0, err
 	}

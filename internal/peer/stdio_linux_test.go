@@ -56,13 +56,23 @@ func pipe(t *testing.T) (r, w *os.File) {
 	return r, w
 }
 
+func null(t *testing.T) *os.File {
+	t.Helper()
+	f, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.Close() })
+	return f
+}
+
 // M10: a line is handed out when its newline has come, the input stays open.
 func TestM10_LineByLineWithInputOpen(t *testing.T) {
 	pair := socketpair(t)
 	r, w := pipe(t)
 	for name, ends := range map[string][2]*os.File{"pipe": {r, w}, "socket": {pair[0], pair[1]}} {
 		t.Run(name, func(t *testing.T) {
-			s := guard(t, ends[0], os.Stderr, os.Getpid())
+			s := guard(t, ends[0], null(t), os.Getpid())
 			if s.Kind != name || !s.Guarded || s.Why != "" {
 				t.Fatalf("%+v", s)
 			}
@@ -104,7 +114,7 @@ func TestM10_LineByLineWithInputOpen(t *testing.T) {
 
 func TestStdio_LineLimitsAndEnd(t *testing.T) {
 	r, w := pipe(t)
-	s := guard(t, r, os.Stderr, os.Getpid())
+	s := guard(t, r, null(t), os.Getpid())
 	if _, err := w.WriteString("1234\n12345\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +126,7 @@ func TestStdio_LineLimitsAndEnd(t *testing.T) {
 	}
 
 	r, w = pipe(t)
-	s = guard(t, r, os.Stderr, os.Getpid())
+	s = guard(t, r, null(t), os.Getpid())
 	if _, err := w.WriteString("12345"); err != nil { // and no newline
 		t.Fatal(err)
 	}
@@ -125,7 +135,7 @@ func TestStdio_LineLimitsAndEnd(t *testing.T) {
 	}
 
 	r, w = pipe(t)
-	s = guard(t, r, os.Stderr, os.Getpid())
+	s = guard(t, r, null(t), os.Getpid())
 	w.WriteString("whole\npart")
 	w.Close()
 	if line, attributed, err := s.ReadLine(9); string(line) != "whole" || !attributed || err != nil {
@@ -188,7 +198,7 @@ func openerCommand(t *testing.T, path string) *exec.Cmd {
 // Nobody reads, and the intrusion is still noticed; a blocked read ends.
 func TestStdio_IntrusionWithoutData(t *testing.T) {
 	r, w := pipe(t)
-	s := guard(t, r, os.Stderr, os.Getpid())
+	s := guard(t, r, null(t), os.Getpid())
 	ended := make(chan error, 1)
 	go func() {
 		_, err := s.Reader().Read(make([]byte, 1))
@@ -248,7 +258,7 @@ func TestStdio_QueuedBeforeIsFlagged(t *testing.T) {
 		if _, err := pair[1].WriteString("early\nmix"); err != nil {
 			t.Fatal(err)
 		}
-		s := guard(t, pair[0], os.Stderr, os.Getpid())
+		s := guard(t, pair[0], null(t), os.Getpid())
 		if _, err := pair[1].WriteString("ed\nlate\n"); err != nil {
 			t.Fatal(err)
 		}
@@ -266,7 +276,7 @@ func TestStdio_QueuedBeforeIsFlagged(t *testing.T) {
 func TestStdio_ReaderNeverMixesSenders(t *testing.T) {
 	pair := socketpair(t)
 	pair[1].WriteString("early\nmix")
-	s := guard(t, pair[0], os.Stderr, os.Getpid())
+	s := guard(t, pair[0], null(t), os.Getpid())
 	pair[1].WriteString("ed\n")
 	if line, _, err := s.ReadLine(99); string(line) != "early" || err != nil {
 		t.Fatalf("ReadLine = %q, %v", line, err)
@@ -285,7 +295,7 @@ func TestStdio_ReaderNeverMixesSenders(t *testing.T) {
 
 func TestStdio_DescriptorOnSocketRefused(t *testing.T) {
 	pair := socketpair(t)
-	s := guard(t, pair[0], os.Stderr, os.Getpid())
+	s := guard(t, pair[0], null(t), os.Getpid())
 	withFd(pair[1], func(fd int) error { return unix.Sendmsg(fd, []byte("x\n"), unix.UnixRights(0), nil, 0) })
 	if _, _, err := s.ReadLine(99); !errors.Is(err, ErrDescriptor) {
 		t.Errorf("ReadLine = %v, want ErrDescriptor", err)
@@ -293,12 +303,7 @@ func TestStdio_DescriptorOnSocketRefused(t *testing.T) {
 }
 
 func TestStdio_NotGuarded(t *testing.T) {
-	null, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer null.Close()
-	s := guard(t, null, os.Stderr, os.Getpid())
+	s := guard(t, null(t), null(t), os.Getpid())
 	if s.Kind != "other" || s.Guarded || s.Why == "" {
 		t.Errorf("/dev/null: %+v", s)
 	}
@@ -313,7 +318,7 @@ func TestStdio_NotGuarded(t *testing.T) {
 	defer unix.Close(fds[1])
 	datagram := os.NewFile(uintptr(fds[0]), "datagram")
 	defer datagram.Close()
-	if s := guard(t, datagram, os.Stderr, os.Getpid()); s.Kind != "socket" || s.Guarded || s.Why == "" {
+	if s := guard(t, datagram, null(t), os.Getpid()); s.Kind != "socket" || s.Guarded || s.Why == "" {
 		t.Errorf("datagram socket: %+v", s)
 	}
 }
@@ -349,7 +354,7 @@ func TestStdio_ModeOfSharedDescriptionStays(t *testing.T) {
 			t.Fatal(err)
 		}
 		r, w := os.NewFile(uintptr(fds[0]), "r"), os.NewFile(uintptr(fds[1]), "w")
-		s := guard(t, r, os.Stderr, os.Getpid())
+		s := guard(t, r, null(t), os.Getpid())
 		w.WriteString("x\n")
 		if line, _, err := s.ReadLine(9); string(line) != "x" || err != nil {
 			t.Errorf("ReadLine = %q, %v", line, err)
