@@ -146,6 +146,13 @@ type querier interface {
 // checkFormat refuses anything but a ledger of a known version with exactly
 // the known schema.
 func checkFormat(ctx context.Context, q querier) error {
+	if err := checkVersion(ctx, q); err != nil {
+		return err
+	}
+	return checkSchema(ctx, q)
+}
+
+func checkVersion(ctx context.Context, q querier) error {
 	var id, version int
 	if err := q.QueryRowContext(ctx, "PRAGMA application_id").Scan(&id); err != nil {
 		return err
@@ -159,7 +166,7 @@ func checkFormat(ctx context.Context, q querier) error {
 	if version != formatVersion {
 		return fmt.Errorf("%w: version %d, this program knows %d", ErrFormat, version, formatVersion)
 	}
-	return checkSchema(ctx, q)
+	return nil
 }
 
 func checkSchema(ctx context.Context, q querier) error {

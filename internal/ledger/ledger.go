@@ -187,7 +187,10 @@ func openLedger(dir string, o Options) (_ *Ledger, err error) {
 			err = errors.Join(err, l.release())
 		}
 	}()
-	if l.writeDB, err = openWriter(l.place.database()); err != nil {
+	sharedMemory.Lock()
+	l.writeDB, err = openWriter(l.place.database())
+	sharedMemory.Unlock()
+	if err != nil {
 		return nil, err
 	}
 	if l.readDB, err = openReaders(l.place.database()); err != nil {

@@ -119,3 +119,35 @@ func TestRowsComeBackAsWritten(t *testing.T) {
 		t.Fatalf("%+v %v %v", got, ok, err)
 	}
 }
+
+func mustVerify(t testing.TB, in installation, o *Opener) Report {
+	t.Helper()
+	r, err := Verify(t.Context(), in.dir, o, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestVerifyCleanLedger(t *testing.T) {
+	in := newInstallation(t)
+	l := in.open(t)
+	for range 70 {
+		op := newOperation()
+		mustBegin(t, l, op)
+		l.End(op.ID, action.Completed, "", row("outcome"))
+	}
+	if n := len(allRows(t, l, in.opener(t))); n != 140 {
+		t.Fatalf("%d rows", n)
+	}
+	running := mustVerify(t, in, in.opener(t))
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range []*Opener{nil, in.opener(t)} {
+		closed := mustVerify(t, in, o)
+		if !closed.OK || closed.Entries != 140 || closed.RootHash != running.RootHash || !running.OK {
+			t.Fatalf("%+v %+v", closed, running)
+		}
+	}
+}

@@ -210,7 +210,7 @@ func (b *batch) settle(id string, from, to action.State, code string, plain []by
 // that equal ones may run again. The operation stays indeterminate.
 func (l *Ledger) Resolve(ctx context.Context, id string, r Row) error {
 	r.OperationID = id
-	plain, err := l.encode(r, action.Indeterminate)
+	plain, err := l.encode(r, stateResolved)
 	if err != nil {
 		return err
 	}

@@ -106,8 +106,8 @@ func scanOperations(rows *sql.Rows, err error) ([]Operation, error) {
 }
 
 // rowsAtOnce bounds a read transaction: a slow reader must not keep the
-// write-ahead log from being folded.
-const rowsAtOnce = 256
+// write-ahead log from being folded, nor many big rows fill the memory.
+const rowsAtOnce = 64
 
 // Rows calls fn for each row from number from on, oldest first, until fn
 // fails or the rows that were there at the call are done.

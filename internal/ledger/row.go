@@ -18,6 +18,10 @@ const (
 	maxRow = 8 << 20
 )
 
+// stateResolved stands in the row by which a person resolved an operation; the
+// operation stays indeterminate.
+const stateResolved action.State = "resolved"
+
 // plainRow is what is sealed: a Row without its number, which the seal binds.
 type plainRow struct {
 	At          time.Time       `json:"at"`
@@ -30,7 +34,8 @@ type plainRow struct {
 	Request     json.RawMessage `json:"request"`
 	Outcome     json.RawMessage `json:"outcome"`
 
-	// State is the state that the row put its operation in.
+	// State is the state that the row put its operation in, or
+	// stateResolved.
 	State action.State `json:"operation_state,omitempty"`
 }
 

@@ -1,8 +1,20 @@
 package ledger
 
-import "context"
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math"
 
-// Report is what Verify found. Checkpoint is empty until heads are signed.
+	"github.com/yett-broker/yett/internal/action"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// maxProblems bounds a report; a damaged file can have one for every row.
+const maxProblems = 100
+
+// Report is what Verify found. RootHash is the RFC 6962 root over the rows as
+// they lie in the file. Checkpoint is empty until heads are signed.
 type Report struct {
 	OK         bool     `json:"ok"`
 	Entries    int64    `json:"entries"`
@@ -11,7 +23,245 @@ type Report struct {
 	Problems   []string `json:"problems"`
 }
 
-// Verify checks the ledger in dir.
+// Verify checks the ledger in dir: the numbering, every leaf hash, the state
+// of every operation, and with o that every row opens and agrees with the
+// state of its operation. It only reads, beside a running broker too.
+// What is wrong with the ledger is in the report; an error means that it
+// could not be checked. progress may be nil.
 func Verify(ctx context.Context, dir string, o *Opener, progress func(done, total int64)) (Report, error) {
-	return Report{}, ErrNoLedger
+	var v *verifier
+	err := snapshot(ctx, dir, func(tx *sql.Tx) error {
+		v = &verifier{tx: tx, keys: keyring{opener: o}, progress: progress}
+		v.report.Problems = []string{}
+		return v.run(ctx)
+	})
+	if err != nil {
+		return Report{Problems: []string{}}, fmt.Errorf("verifying ledger: %w", explain(err))
+	}
+	return v.report, nil
+}
+
+type verifier struct {
+	tx       *sql.Tx
+	keys     keyring
+	progress func(done, total int64)
+	report   Report
+	more     int // problems beyond the bound
+
+	operation *sql.Stmt
+	tree      tree
+	unopened  bool // some row could not be opened
+
+	// Each operation's last change and intent have to be told by the rows
+	// that it names; counting both ways finds those that are not.
+	lastTold, intentsTold int64
+}
+
+func (v *verifier) problem(format string, args ...any) {
+	if len(v.report.Problems) == maxProblems {
+		v.more++
+		return
+	}
+	v.report.Problems = append(v.report.Problems, fmt.Sprintf(format, args...))
+}
+
+func (v *verifier) run(ctx context.Context) error {
+	if err := checkVersion(ctx, v.tx); err != nil {
+		return err
+	}
+	if err := v.checkAll(ctx); err != nil {
+		if c := code(err); c != sqlite3.SQLITE_CORRUPT && c != sqlite3.SQLITE_NOTADB {
+			return err
+		}
+		v.problem("the file is damaged and was not read to its end: %v", err)
+	}
+	v.report.Entries = v.tree.size
+	v.report.RootHash = v.tree.root().String()
+	if v.more > 0 {
+		v.report.Problems = append(v.report.Problems, fmt.Sprintf("and %d more", v.more))
+	}
+	v.report.OK = len(v.report.Problems) == 0
+	return nil
+}
+
+func (v *verifier) checkAll(ctx context.Context) error {
+	if err := checkSchema(ctx, v.tx); err != nil {
+		if code(err) != 0 {
+			return err
+		}
+		v.problem("%v", err)
+	}
+	var err error
+	if v.operation, err = v.tx.PrepareContext(ctx, selectOperation+"WHERE id=?"); err != nil {
+		return err
+	}
+	if v.keys.epoch, err = v.tx.PrepareContext(ctx, selectEpoch); err != nil {
+		return err
+	}
+	for _, check := range []func(context.Context) error{v.checkPages, v.checkEpochs, v.checkRows, v.checkOperations} {
+		if err := check(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkPages lets SQLite check its own structure: an index that does not
+// match its table would make the broker miss an operation.
+func (v *verifier) checkPages(ctx context.Context) error {
+	rows, err := v.tx.QueryContext(ctx, "PRAGMA integrity_check(20)")
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var s string
+		if err := rows.Scan(&s); err != nil {
+			return err
+		}
+		if s != "ok" {
+			v.problem("SQLite: %s", s)
+		}
+	}
+	return rows.Err()
+}
+
+func (v *verifier) checkEpochs(ctx context.Context) error {
+	var absent, count, last int64
+	err := v.tx.QueryRowContext(ctx, "SELECT count(DISTINCT id), coalesce(max(id), 0), count(*) FILTER (WHERE id < 1) FROM epochs").
+		Scan(&count, &last, &absent)
+	if err != nil {
+		return err
+	}
+	if count != last || absent != 0 {
+		v.problem("epochs: %d keys, numbered up to %d", count, last)
+	}
+	return nil
+}
+
+// checkRows walks the rows in order, a few at a time.
+func (v *verifier) checkRows(ctx context.Context) error {
+	var total, after, epoch int64
+	if err := v.tx.QueryRowContext(ctx, "SELECT coalesce(max(n), 0) FROM rows").Scan(&total); err != nil {
+		return err
+	}
+	next, err := v.tx.PrepareContext(ctx, "SELECT r.n, r.epoch, r.sealed, r.leaf, EXISTS(SELECT 1 FROM epochs e WHERE e.id=r.epoch) FROM rows r WHERE r.n>? ORDER BY r.n LIMIT ?")
+	if err != nil {
+		return err
+	}
+	after = math.MinInt64
+	expected := int64(1)
+	for {
+		list, err := scanStored(next.QueryContext(ctx, after, rowsAtOnce))
+		if err != nil {
+			return err
+		}
+		for _, s := range list {
+			after = s.n
+			if s.n != expected {
+				v.problem("row %d comes where row %d belongs", s.n, expected)
+			}
+			expected = s.n + 1
+			if s.epoch < epoch {
+				v.problem("row %d is of epoch %d, after rows of epoch %d", s.n, s.epoch, epoch)
+			}
+			epoch = s.epoch
+			if err := v.checkRow(ctx, s); err != nil {
+				return err
+			}
+		}
+		if v.progress != nil {
+			v.progress(v.tree.size, max(total, v.tree.size))
+		}
+		if len(list) == 0 {
+			return nil
+		}
+	}
+}
+
+// storedRow is a row with what Verify compares it with.
+type storedRow struct {
+	sealedRow
+	leaf     []byte
+	hasEpoch bool
+}
+
+func scanStored(rows *sql.Rows, err error) ([]storedRow, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var list []storedRow
+	for rows.Next() {
+		var s storedRow
+		if err := rows.Scan(&s.n, &s.epoch, &s.sealed, &s.leaf, &s.hasEpoch); err != nil {
+			return nil, err
+		}
+		list = append(list, s)
+	}
+	return list, rows.Err()
+}
+
+func (v *verifier) checkRow(ctx context.Context, s storedRow) error {
+	leaf := leafHash(s.n, s.epoch, s.sealed)
+	v.tree.add(leaf)
+	if string(leaf[:]) != string(s.leaf) {
+		v.problem("row %d does not match its hash", s.n)
+	}
+	if !s.hasEpoch {
+		v.problem("row %d is of epoch %d, which has no key", s.n, s.epoch)
+	}
+	if v.keys.opener == nil || !s.hasEpoch {
+		v.unopened = true
+		return nil
+	}
+	r, state, err := v.keys.open(ctx, s.sealedRow)
+	if err != nil {
+		if code(err) != 0 || ctx.Err() != nil {
+			return err
+		}
+		v.unopened = true
+		v.problem("row %d: %v", s.n, err)
+		return nil
+	}
+	if state == "" {
+		return nil
+	}
+	return v.checkTold(ctx, r, state)
+}
+
+// checkTold compares what a row tells of an operation with the plain columns.
+func (v *verifier) checkTold(ctx context.Context, r Row, state action.State) error {
+	op, ok, err := one(v.operation.QueryContext(ctx, r.OperationID))
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		v.problem("row %d tells of operation %s, which is missing", r.N, r.OperationID)
+		return nil
+	case r.N > op.LastRow:
+		v.problem("row %d changed operation %s, which ends with row %d", r.N, op.ID, op.LastRow)
+	}
+	if state == action.Executing {
+		if op.Intent != r.N {
+			v.problem("row %d is the intent of operation %s, which names row %d", r.N, op.ID, op.Intent)
+		} else {
+			v.intentsTold++
+		}
+	}
+	if op.LastRow == r.N {
+		v.lastTold++
+		if want := toldState(op); state != want {
+			v.problem("operation %s is %s, but its row %d says %s", op.ID, want, r.N, state)
+		}
+	}
+	return nil
+}
+
+// toldState is what the last row of op has to say.
+func toldState(op Operation) action.State {
+	if op.Resolved != 0 && op.Resolved == op.LastRow {
+		return stateResolved
+	}
+	return op.State
 }
