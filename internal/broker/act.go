@@ -309,6 +309,7 @@ func (ch *channel) queueForCard(op *operation) *wire.Error {
 	if _, err := b.Ledger.Queue(ctx, op.record, op.row("queued", nil)); err != nil {
 		return b.beginFailed(op, err)
 	}
+	op.setDurable()
 	item := ch.fileOperationCard(op, "")
 	if item == nil {
 		_, fail := b.deny(op, wire.ReasonDenied, "", wire.ActionRequest{})
@@ -411,10 +412,7 @@ func (b *Broker) begin(op *operation, granted string) (int64, *wire.Error) {
 // queueBehind makes an operation durable as queued before it waits for another.
 func (b *Broker) queueBehind(op *operation) *wire.Error {
 	defer op.park()
-	if _, known, err := b.Ledger.Operation(op.id); err != nil || known {
-		if err != nil {
-			return b.beginFailed(op, err)
-		}
+	if op.isDurable() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), ledgerTime)
@@ -422,6 +420,7 @@ func (b *Broker) queueBehind(op *operation) *wire.Error {
 	if _, err := b.Ledger.Queue(ctx, op.record, op.row("queued", nil)); err != nil {
 		return b.beginFailed(op, err)
 	}
+	op.setDurable()
 	return nil
 }
 
@@ -504,8 +503,10 @@ func (b *Broker) deny(op *operation, code, detail string, m wire.ActionRequest) 
 	row.Outcome = marshal(map[string]any{"code": code, "detail": detail})
 	ctx, cancel := context.WithTimeout(context.Background(), ledgerTime)
 	defer cancel()
-	err := b.Ledger.Deny(ctx, op.id, code, row)
-	if errors.Is(err, ledger.ErrNoOperation) {
+	var err error
+	if op.isDurable() {
+		err = b.Ledger.Deny(ctx, op.id, code, row)
+	} else {
 		op.record.State, op.record.Code = action.Denied, code
 		_, err = b.Ledger.Refuse(ctx, op.record, row)
 	}

@@ -3,8 +3,10 @@ package broker
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -59,6 +61,10 @@ type channel struct {
 func (b *Broker) serveChannel(conn *net.UnixConn) {
 	defer conn.Close()
 	p, err := peer.Of(conn)
+	if err == nil && p.Evidence().Kernel.UID != os.Getuid() {
+		p.Close()
+		err = fmt.Errorf("%w: a process of another account", peer.ErrNoAttribution)
+	}
 	if err != nil {
 		b.refuseUnattributed(conn, err)
 		return

@@ -32,6 +32,19 @@ type operation struct {
 	result  any
 	reason  *wire.Reason
 	started bool // perform was entered
+	durable bool // the ledger has it as queued
+}
+
+func (op *operation) setDurable() {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	op.durable = true
+}
+
+func (op *operation) isDurable() bool {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	return op.durable
 }
 
 // park tells that the operation now waits for another one to end.

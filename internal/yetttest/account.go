@@ -1,0 +1,119 @@
+// Package yetttest gives tests a real broker on a temporary home: the real
+// programs, run as people run them, under an ordinary account. Root is granted
+// every right over /proc and would hide each denial, so a test binary that is
+// started as root builds the programs and then runs itself again as an account
+// without rights.
+package yetttest
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// AccountID is the numeric account of tests that root starts. It needs no
+// entry in the account database: every test gives --home.
+const AccountID = 64917
+
+const envBin = "YETTTEST_BIN"
+
+// Main builds the programs, changes to an ordinary account if need be, and
+// runs the tests. It returns the exit code.
+func Main(m *testing.M) int {
+	if os.Getenv(envBin) != "" {
+		return m.Run()
+	}
+	dir, err := os.MkdirTemp("", "yett-test-")
+	if err != nil {
+		return complain(err)
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return complain(err)
+	}
+	if err := build(dir); err != nil {
+		return complain(err)
+	}
+	os.Setenv(envBin, dir)
+	if os.Getuid() != 0 {
+		return m.Run()
+	}
+	return runAsAccount(dir)
+}
+
+func complain(err error) int {
+	fmt.Fprintln(os.Stderr, "yetttest:", err)
+	return 1
+}
+
+// build builds yett and yett-mcp beside one another, with the race detector
+// where the test has it.
+func build(dir string) error {
+	args := []string{"build", "-buildvcs=false", "-o", dir + "/"}
+	env := append(os.Environ(), "CGO_ENABLED=0")
+	if raceEnabled {
+		args, env = append(args, "-race"), append(os.Environ(), "CGO_ENABLED=1")
+	}
+	for _, program := range []string{"yett", "yett-mcp"} {
+		c := exec.Command("go", append(args, "github.com/yett-broker/yett/cmd/"+program)...)
+		c.Env = env
+		if out, err := c.CombinedOutput(); err != nil {
+			return fmt.Errorf("building %s: %v\n%s", program, err, out)
+		}
+	}
+	return nil
+}
+
+// runAsAccount runs this test binary again as the ordinary account, from a
+// copy that the account may read, in a directory of its own.
+func runAsAccount(dir string) int {
+	self := filepath.Join(dir, "tests")
+	if err := copyFile("/proc/self/exe", self, 0o755); err != nil {
+		return complain(err)
+	}
+	work := filepath.Join(dir, "work")
+	if err := os.Mkdir(work, 0o700); err != nil {
+		return complain(err)
+	}
+	if err := os.Chown(work, AccountID, AccountID); err != nil {
+		return complain(err)
+	}
+	// go test keeps its own log of opened files, in a directory of root's.
+	args := slices.DeleteFunc(slices.Clone(os.Args[1:]), func(a string) bool { return strings.HasPrefix(a, "-test.testlogfile") })
+	c := exec.Command(self, args...)
+	c.Dir = work
+	c.Stdout, c.Stderr = os.Stdout, os.Stderr
+	c.Env = append(os.Environ(), "HOME="+work, "TMPDIR="+work, "GORACE="+os.Getenv("GORACE"))
+	c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: AccountID, Gid: AccountID}}
+	err := c.Run()
+	if exit, ok := err.(*exec.ExitError); ok {
+		return exit.ExitCode()
+	}
+	if err != nil {
+		return complain(err)
+	}
+	return 0
+}
+
+func copyFile(from, to string, mode os.FileMode) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		out.Close()
+		return err
+	}
+	return out.Close()
+}

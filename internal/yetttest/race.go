@@ -1,0 +1,5 @@
+//go:build race
+
+package yetttest
+
+const raceEnabled = true
