@@ -65,7 +65,7 @@ func plain(err error) error {
 		authority x509.UnknownAuthorityError
 		hostname  x509.HostnameError
 		invalid   x509.CertificateInvalidError
-		alert     tls.AlertError
+		op        *net.OpError
 		record    tls.RecordHeaderError
 		timeout   net.Error
 	)
@@ -89,7 +89,7 @@ func plain(err error) error {
 		return errors.New("the certificate is not valid")
 	case errors.As(err, &record):
 		return errors.New("the other side does not speak TLS")
-	case errors.As(err, &alert):
+	case errors.As(err, &op) && op.Op == "remote error": // a TLS alert
 		return errors.New("the other side refused the TLS handshake")
 	case errors.As(err, &errno):
 		return &cause{errno.Error(), errno}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/netip"
@@ -32,7 +33,7 @@ type rawServer struct {
 
 	mu       sync.Mutex
 	requests []string // raw heads, in order of arrival
-	accepted int
+	accepted []net.Conn
 	conns    sync.WaitGroup
 }
 
@@ -50,13 +51,18 @@ func newRawServer(t testing.TB, serve func(c net.Conn, n int, head string, r *ht
 				return
 			}
 			s.mu.Lock()
-			s.accepted++
+			s.accepted = append(s.accepted, c)
 			s.mu.Unlock()
 			s.conns.Go(func() { s.connection(c) })
 		}
 	})
 	t.Cleanup(func() {
 		l.Close()
+		s.mu.Lock()
+		for _, c := range s.accepted {
+			c.Close()
+		}
+		s.mu.Unlock()
 		s.conns.Wait()
 	})
 	return s
@@ -111,7 +117,7 @@ func (s *rawServer) heads() []string {
 func (s *rawServer) connections() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.accepted
+	return len(s.accepted)
 }
 
 // target is plain http to the server, allowed because it is loopback.
@@ -182,3 +188,6 @@ func header(res *Result, name string) []string {
 	}
 	return out
 }
+
+// quietLog takes what httptest says of handshakes that are meant to fail.
+var quietLog = log.New(io.Discard, "", 0)
