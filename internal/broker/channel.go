@@ -154,7 +154,8 @@ func (ch *channel) endOfChannel() string {
 // read is the frame loop. Frames are judged in the order of their arrival.
 func (ch *channel) read() {
 	ch.conn.SetReadDeadline(time.Now().Add(helloTime))
-	frames := wire.NewFrameReader(peer.NewReader(ch.conn, ch.peer.PID()))
+	sender := peer.NewReader(ch.conn, ch.peer.PID())
+	frames := wire.NewFrameReader(sender)
 	for {
 		frame, err := frames.Next()
 		if err != nil {
@@ -162,8 +163,16 @@ func (ch *channel) read() {
 			return
 		}
 		req, fail := wire.DecodeRequest(frame)
+		if passed := sender.Descriptor(); passed != nil || req.Method == wire.MethodSessionOpen {
+			if refused := ch.judgeStdio(req.Method, passed); refused != nil {
+				fail = refused
+			}
+		}
 		if fail == nil {
 			fail = ch.receive(req)
+		}
+		if g := ch.greeting(); g != nil && g.Role == wire.RoleShim {
+			sender.AcceptDescriptor() // one may come with session.open; with anything else judgeStdio ends it
 		}
 		if fail == nil {
 			continue

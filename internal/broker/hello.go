@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"maps"
+	"os"
 	"strings"
 	"time"
 
@@ -86,6 +87,41 @@ func (ch *channel) greet(m wire.Hello, agent *peer.Process) {
 	ch.hello, ch.agent, ch.caller, ch.everyOp = &m, agent, c, everyOp
 	ch.mu.Unlock()
 	go ch.hash(agent)
+}
+
+// judgeStdio judges the socket on which a shim says its agent speaks: the
+// kernel must name the agent as the maker of the pair. The broker's copy is
+// closed at once.
+func (ch *channel) judgeStdio(method string, passed *os.File) *wire.Error {
+	if passed != nil {
+		defer passed.Close()
+	}
+	ch.mu.Lock()
+	agent, onSocket := ch.agent, ch.hello != nil && ch.hello.Labels["stdio"] == "socket"
+	ch.mu.Unlock()
+	switch {
+	case agent == nil && passed == nil, !onSocket && passed == nil:
+		return nil
+	case agent == nil, method != wire.MethodSessionOpen:
+		return wire.Errorf(wire.CodeAttributionFailed, "A descriptor came with a message that has none.")
+	case passed == nil:
+		return wire.Errorf(wire.CodeAttributionFailed, "The shim did not show the socket that its agent speaks on.")
+	}
+	maker, err := peer.OfPair(passed)
+	if err != nil {
+		ch.b.Log.Warn("a shim's standard input", "cause", err)
+		return wire.Errorf(wire.CodeAttributionFailed, "The process that made yett-mcp's standard input cannot be established.")
+	}
+	defer maker.Close()
+	if !sameProcess(maker.Evidence().Kernel, agent.Evidence().Kernel) {
+		return wire.Errorf(wire.CodeAttributionFailed, "yett-mcp was started by another process than the one that speaks to it.")
+	}
+	return nil
+}
+
+// sameProcess compares what cannot be equal for two processes of one boot.
+func sameProcess(a, b action.KernelFacts) bool {
+	return a.PID == b.PID && a.PidfsInode == b.PidfsInode && a.StartTicks == b.StartTicks
 }
 
 // hash digests the executables beside the conversation, never on the way of a
