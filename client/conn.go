@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"sync"
 	"syscall"
@@ -26,10 +27,19 @@ const (
 // errClosedHere is the cause after Close.
 var errClosedHere = errors.New("closed by this program")
 
+// stream is an endpoint.Conn. What it reads was written by the broker.
+type stream interface {
+	Read(b []byte) (int, error)
+	Write(b []byte) (int, error)
+	WriteMsgUnix(b, oob []byte, addr *net.UnixAddr) (n, oobn int, err error)
+	SetWriteDeadline(t time.Time) error
+	Close() error
+}
+
 // Conn is one authenticated channel to the broker. Its methods may be used by
 // several goroutines at once.
 type Conn struct {
-	conn  *endpoint.Conn
+	conn  stream
 	hello HelloResult
 
 	writeMu sync.Mutex // order of numbers is order on the socket
@@ -74,13 +84,18 @@ func DialLocation(ctx context.Context, loc endpoint.Location, o Options) (*Conn,
 	if err != nil {
 		return nil, fmt.Errorf("reaching the broker: %w", err)
 	}
-	c := &Conn{conn: ec, waiting: map[int64]chan reply{}, done: make(chan struct{})}
+	return greet(ctx, ec, o)
+}
+
+// greet is the first exchange on a channel whose broker has proven itself.
+func greet(ctx context.Context, s stream, o Options) (*Conn, error) {
+	c := &Conn{conn: s, waiting: map[int64]chan reply{}, done: make(chan struct{})}
 	go c.read()
 	role := o.Role
 	if role == "" {
 		role = RoleNative
 	}
-	err = c.Call(ctx, wire.MethodHello, wire.Hello{
+	err := c.Call(ctx, wire.MethodHello, wire.Hello{
 		ProtocolMin: wire.ProtocolMin, ProtocolMax: wire.ProtocolMax,
 		Program: o.Program, Version: o.Version, Role: role, Labels: o.Labels,
 	}, &c.hello)

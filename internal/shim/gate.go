@@ -27,13 +27,14 @@ type gate struct {
 	closed      *refusal // every call gets this when set
 	calls       int
 	inFlight    map[string]string // raw id → method
+	writing     int               // answers on their way
 	idle        chan struct{}     // not nil while draining
 }
 
 func newGate() *gate { return &gate{inFlight: map[string]string{}} }
 
 // admit returns nil when the message may pass, and then counts it until
-// answered is called.
+// answering is called.
 func (g *gate) admit(m message, attributed bool) *refusal {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -93,30 +94,38 @@ func (g *gate) judgeLocked(m message, attributed bool) *refusal {
 	return nil
 }
 
-// answered takes a request out of the count.
-func (g *gate) answered(id json.RawMessage) {
+// answering takes a request out of the count before its answer is written:
+// whoever reads the answer may use the id again at once. done is called when
+// the answer is written.
+func (g *gate) answering(id json.RawMessage) (done func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	method, ok := g.inFlight[string(id)]
-	if !ok {
-		return
+	if method, ok := g.inFlight[string(id)]; ok {
+		delete(g.inFlight, string(id))
+		if method == "tools/call" {
+			g.calls--
+		}
 	}
-	delete(g.inFlight, string(id))
-	if method == "tools/call" {
-		g.calls--
-	}
-	if g.idle != nil && len(g.inFlight) == 0 {
-		close(g.idle)
-		g.idle = nil
+	g.writing++
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.writing--
+		if g.idle != nil && g.restLocked() {
+			close(g.idle)
+			g.idle = nil
+		}
 	}
 }
+
+func (g *gate) restLocked() bool { return len(g.inFlight) == 0 && g.writing == 0 }
 
 // drained returns a channel that is closed when nothing is in flight.
 func (g *gate) drained() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c := make(chan struct{})
-	if len(g.inFlight) == 0 {
+	if g.restLocked() {
 		close(c)
 	} else {
 		g.idle = c

@@ -19,7 +19,7 @@ import (
 // time, made when a call needs it. A session that is gone is never mended: the
 // next call gets a new channel and a new session, which needs new decisions.
 type link struct {
-	locate  func() (endpoint.Location, error)
+	home    string // of a broker for tests, else empty
 	version string
 	guard   stdioGuard
 
@@ -31,7 +31,6 @@ type link struct {
 	current *attachment
 	lost    string // why the one before ended, until an agent was told
 	shut    string // why there will be no other
-	test    string // the home of a test broker
 }
 
 // attachment is a channel with its session.
@@ -43,12 +42,12 @@ type attachment struct {
 	asked string // the capabilities of the request_access that a card waits for
 }
 
-func newLink(locate func() (endpoint.Location, error), version string, guard stdioGuard) *link {
-	return &link{locate: locate, version: version, guard: guard, turn: make(chan struct{}, 1)}
+func newLink(home, version string, guard stdioGuard) *link {
+	return &link{home: home, version: version, guard: guard, turn: make(chan struct{}, 1)}
 }
 
 // openWait bounds the making of a channel and a session.
-const openWait = 5 * time.Second
+const openWait = 3 * time.Second
 
 var errShut = errors.New("yett-mcp is ending")
 
@@ -96,11 +95,6 @@ func (l *link) open(ctx context.Context, agent *mcp.Implementation) (*attachment
 	loc, err := l.locate()
 	if err != nil {
 		return nil, err
-	}
-	if loc.Test {
-		l.mu.Lock()
-		l.test = loc.Home
-		l.mu.Unlock()
 	}
 	ctx, cancel := context.WithTimeout(ctx, openWait)
 	defer cancel()
@@ -182,11 +176,11 @@ func endReason(e *client.Error) string {
 	return ""
 }
 
-// testHome returns the home of a broker that runs for tests, else "".
-func (l *link) testHome() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.test
+func (l *link) locate() (endpoint.Location, error) {
+	if l.home == "" {
+		return endpoint.Default()
+	}
+	return endpoint.InHome(l.home)
 }
 
 // close ends channel and session for good.

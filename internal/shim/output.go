@@ -4,17 +4,22 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"sync/atomic"
 	"time"
 )
 
 // output writes whole lines to the agent. After the first failure, and after
-// seal, nothing more is written.
+// seal, no line is begun.
 type output struct {
 	w      io.Writer
 	turn   chan struct{} // capacity 1: held while writing
 	failed chan struct{} // closed at the first failure
-	dead   bool          // guarded by turn
+	sealed atomic.Bool
+	moved  atomic.Int64 // grows while a line is being taken
 }
+
+// piece is how much is written at once, so that progress can be seen.
+const piece = 64 << 10
 
 var errOutputClosed = errors.New("the agent no longer reads")
 
@@ -27,23 +32,37 @@ func (o *output) line(message []byte) error {
 	b := append(oneLine(message), '\n')
 	o.turn <- struct{}{}
 	defer func() { <-o.turn }()
-	if o.dead {
+	if o.sealed.Load() {
 		return errOutputClosed
 	}
-	if _, err := o.w.Write(b); err != nil {
-		o.dead = true
-		close(o.failed)
-		return err
+	for len(b) > 0 {
+		n, err := o.w.Write(b[:min(len(b), piece)])
+		if err != nil {
+			o.sealed.Store(true)
+			close(o.failed)
+			return err
+		}
+		b = b[n:]
+		o.moved.Add(1)
 	}
 	return nil
 }
 
-// seal lets a line that is being written come to its end, for at most wait,
-// and then keeps everybody else from beginning one.
-func (o *output) seal(wait time.Duration) {
-	select {
-	case o.turn <- struct{}{}:
-	case <-time.After(wait):
+// seal keeps everybody from beginning a line, and lets the one that is being
+// written come to its end for as long as the agent goes on taking it: it gives
+// up when nothing moved for patience, and after 50 times that in any case.
+func (o *output) seal(patience time.Duration) {
+	o.sealed.Store(true)
+	for range 50 {
+		moved := o.moved.Load()
+		select {
+		case o.turn <- struct{}{}:
+			return
+		case <-time.After(patience):
+			if o.moved.Load() == moved {
+				return
+			}
+		}
 	}
 }
 

@@ -112,7 +112,7 @@ func refusedCall(e *client.Error) *mcp.CallToolResult {
 // finish puts before a result what holds for every result of this session.
 func (c *call) finish(r *mcp.CallToolResult) *mcp.CallToolResult {
 	var before []string
-	if home := c.link.testHome(); home != "" {
+	if home := c.link.home; home != "" {
 		before = append(before, "[test broker under --home "+home+"]")
 	}
 	if c.news != "" {

@@ -32,7 +32,6 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/yett-broker/yett/internal/endpoint"
 	"github.com/yett-broker/yett/internal/peer"
 )
 
@@ -70,15 +69,11 @@ func Run(args []string, version string, stdin, stdout, stderr *os.File) int {
 		fmt.Fprintln(stdout, program, version)
 		return exitDone
 	}
-	locate := endpoint.Default
-	if *home != "" {
-		locate = func() (endpoint.Location, error) { return endpoint.InHome(*home) }
-	}
-	return serve(version, locate, stdin, stdout, stderr, tools())
+	return serve(version, *home, stdin, stdout, stderr, tools())
 }
 
 // serve is the shim's life. What ends it is in the select at its end.
-func serve(version string, locate func() (endpoint.Location, error), stdin, stdout, stderr *os.File, catalogue []tool) int {
+func serve(version string, home string, stdin, stdout, stderr *os.File, catalogue []tool) int {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	signal.Ignore(syscall.SIGPIPE) // a reader that went away is an error to handle, on any descriptor
@@ -88,7 +83,7 @@ func serve(version string, locate func() (endpoint.Location, error), stdin, stdo
 		return exitFailed
 	}
 	log := newNotes(stderr)
-	cause := live(version, locate, stdin, protocol, log, catalogue, signals)
+	cause := live(version, home, stdin, protocol, log, catalogue, signals)
 	if cause != nil {
 		fmt.Fprintf(log, "%s: %v\n", program, cause)
 	}
@@ -99,13 +94,13 @@ func serve(version string, locate func() (endpoint.Location, error), stdin, stdo
 	return exitDone
 }
 
-func live(version string, locate func() (endpoint.Location, error), stdin, protocol *os.File, log *notes, catalogue []tool, signals <-chan os.Signal) error {
+func live(version string, home string, stdin, protocol *os.File, log *notes, catalogue []tool, signals <-chan os.Signal) error {
 	parent, parentDied := watchParent(log)
 	in, guard, err := guardStdin(stdin, protocol, parent)
 	if err != nil {
 		return fmt.Errorf("guarding standard input: %w", err)
 	}
-	link := newLink(locate, version, guard)
+	link := newLink(home, version, guard)
 	work, giveUp := context.WithCancel(context.Background())
 	out := newOutput(protocol)
 	t := newTransport(in, out)

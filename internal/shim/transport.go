@@ -124,12 +124,12 @@ func (t *transport) Write(_ context.Context, m jsonrpc.Message) error {
 	if err != nil {
 		return fmt.Errorf("encoding an answer: %w", err)
 	}
-	err = t.out.line(b)
 	if resp, ok := m.(*jsonrpc.Response); ok {
-		id, merr := json.Marshal(resp.ID.Raw())
-		if merr == nil {
-			t.gate.answered(id)
+		id, err := json.Marshal(resp.ID.Raw())
+		if err != nil {
+			return fmt.Errorf("encoding an answer: %w", err)
 		}
+		defer t.gate.answering(id)()
 	}
-	return err
+	return t.out.line(b)
 }

@@ -1,0 +1,150 @@
+package shim
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// playMisbehaving is the shim with tools that print, flood and break.
+func playMisbehaving() int {
+	plain := `{"type":"object","properties":{}}`
+	catalogue := append(tools(),
+		tool{name: "x_print", schema: plain, run: func(context.Context, *call) *mcp.CallToolResult {
+			fmt.Println("printed by mistake")
+			os.Stdout.WriteString("written to os.Stdout\n")
+			println("println")
+			syscall.Write(1, []byte("written to descriptor 1\n"))
+			log.Print("logged")
+			return text(false, "printed")
+		}},
+		tool{name: "x_flood", schema: plain, run: func(context.Context, *call) *mcp.CallToolResult {
+			for i := range 20000 {
+				fmt.Println("line", i, strings.Repeat("x", 100))
+			}
+			return text(false, "flooded")
+		}},
+		tool{name: "x_panic", schema: plain, run: func(context.Context, *call) *mcp.CallToolResult {
+			panic("broken handler")
+		}},
+		tool{name: "x_crash", schema: plain, run: func(ctx context.Context, _ *call) *mcp.CallToolResult {
+			go panic("broken goroutine")
+			<-ctx.Done()
+			return text(false, "never")
+		}},
+		tool{name: "x_long", schema: plain, run: func(context.Context, *call) *mcp.CallToolResult {
+			return text(false, strings.Repeat("long ", 1<<20))
+		}},
+	)
+	return serve("test", "", os.Stdin, os.Stdout, os.Stderr, catalogue)
+}
+
+func startMisbehaving(t *testing.T) *host {
+	t.Helper()
+	self, err := os.Executable()
+	must(t, err)
+	cmd := exec.Command(self)
+	cmd.Env = []string{roleVariable + "=misbehave"}
+	return startHost(t, cmd, nil).ready()
+}
+
+// host.take checks every line of standard output in all of these.
+
+func TestB2_PrintsDoNotReachTheProtocol(t *testing.T) {
+	h := startMisbehaving(t)
+	if said, isError := h.call("x_print", "{}"); isError || said != "printed" {
+		t.Error(said)
+	}
+	if said, _ := h.call("x_flood", "{}"); said != "flooded" {
+		t.Error(said)
+	}
+	h.in.Close()
+	h.awaitExit()
+	for _, want := range []string{"printed by mistake", "written to os.Stdout", "println", "written to descriptor 1", "logged", "line 19999 "} {
+		if !strings.Contains(h.stderr.String(), want) {
+			t.Errorf("standard error lacks %q", want)
+		}
+	}
+}
+
+func TestB2_PanicIsOneAnswer(t *testing.T) {
+	h := startMisbehaving(t)
+	said, isError := h.call("x_panic", "{}")
+	if !isError || !strings.HasPrefix(said, "internal: ") || strings.Contains(said, "broken handler") {
+		t.Errorf("%v %s", isError, said)
+	}
+	h.send(request(2, "ping", "{}"))
+	h.await("2")
+	h.in.Close()
+	h.awaitExit()
+	wants(t, h.stderr.String(), "panic in tools/call: broken handler", "goroutine")
+}
+
+func TestB2_CrashWritesToStderrOnly(t *testing.T) {
+	h := startMisbehaving(t)
+	h.send(toolCall(1, "x_crash", "{}"))
+	if code, _ := h.awaitExit(); code == 0 {
+		t.Error("a crash exits with 0")
+	}
+	wants(t, h.stderr.String(), "panic: broken goroutine")
+}
+
+func TestB2_SIGTERMLeavesNoHalfLine(t *testing.T) {
+	h := startMisbehaving(t)
+	for i := range 8 {
+		h.send(toolCall(i, "x_long", "{}"))
+	}
+	h.await("3") // long lines are on their way
+	must(t, h.cmd.Process.Signal(syscall.SIGTERM))
+	if code, _ := h.awaitExit(); code != 0 {
+		t.Errorf("exit %d", code)
+	}
+}
+
+// A host that never reads standard error does not stop the shim.
+func TestB2_UnreadStderrBlocksNothing(t *testing.T) {
+	self, err := os.Executable()
+	must(t, err)
+	cmd := exec.Command(self)
+	cmd.Env = []string{roleVariable + "=misbehave"}
+	r, w, err := os.Pipe()
+	must(t, err)
+	defer r.Close()
+	fill(t, w)
+	h := startHostStderr(t, cmd, w)
+	w.Close()
+	h.ready()
+	for range 100 {
+		if said, isError := h.call("x_panic", "{}"); !isError {
+			t.Error(said)
+		}
+	}
+	h.in.Close()
+	if code, took := h.awaitExit(); code != 0 || took > patience/2 {
+		t.Errorf("exit %d after %v", code, took)
+	}
+}
+
+// fill fills a pipe.
+func fill(t *testing.T, w *os.File) {
+	t.Helper()
+	raw, err := w.SyscallConn()
+	must(t, err)
+	must(t, raw.Control(func(fd uintptr) {
+		must(t, syscall.SetNonblock(int(fd), true))
+		b := make([]byte, 4096)
+		for {
+			if _, err := syscall.Write(int(fd), b); err != nil {
+				break
+			}
+		}
+		must(t, syscall.SetNonblock(int(fd), false))
+	}))
+}
