@@ -128,7 +128,7 @@ func findNode(l Location, uid int) (*node, error) {
 		return nil, err
 	}
 	defer d.close()
-	n, err := d.openNode(filepath.Base(l.Socket))
+	n, err := d.openNode(socketName)
 	if err != nil {
 		return nil, err
 	}

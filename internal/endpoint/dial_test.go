@@ -127,6 +127,26 @@ func TestU10_AnswerFromAnotherProcess(t *testing.T) {
 	}
 }
 
+// The process that listened is dead, and another one kept its listener: the
+// kernel still takes connections and names the dead one.
+func TestU10_ListenerOfADeadProcess(t *testing.T) {
+	w := newWorld(t)
+	w.own(runDir)
+	fake := w.start("bin/yett", "as-fake-shared", []string{w.path(sock)})
+	fake.expect("listening")
+	must(t, fake.cmd.Process.Kill())
+	_, err := fake.cmd.Process.Wait() // leaves stdin open: the heir lives
+	must(t, err)
+	check := w.untouched(w.path(sock))
+	if s := w.dial("bin/yett-mcp").expect("dialled"); s.Cause != Stale || !strings.Contains(s.Error, "exited") {
+		t.Errorf("dialling said %+v, want stale", s)
+	}
+	if s := w.serve(w.path("home")).expect("failed"); s.Kind != "unsafe" || !strings.Contains(s.Error, "another process listens") {
+		t.Errorf("a broker said %+v", s)
+	}
+	check()
+}
+
 func TestC11_UnavailableIsSaidFast(t *testing.T) {
 	tests := []struct {
 		name string

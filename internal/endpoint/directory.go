@@ -166,9 +166,7 @@ func (d *directory) placeByLink(tmp, name string) error {
 	return unix.Unlinkat(d.fd, tmp, 0)
 }
 
-// remove removes name while it is the object with this identity. The object is
-// moved aside and looked at again before it goes, so that one that took its
-// place between check and removal is put back.
+// remove removes name while it is the object with this identity.
 func (d *directory) remove(name string, id identity) error {
 	st, err := d.stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -180,11 +178,18 @@ func (d *directory) remove(name string, id identity) error {
 	if identityOf(&st) != id {
 		return &UnsafeError{Path: d.join(name), Why: "another object has taken its place"}
 	}
+	return d.removeAside(name, id)
+}
+
+// removeAside moves the object aside and looks at it again before it goes, so
+// that one that took its place after the first look is put back.
+func (d *directory) removeAside(name string, id identity) error {
 	aside := temporary('b')
 	if err := unix.Renameat(d.fd, name, d.fd, aside); err != nil {
 		return &os.PathError{Op: "rename", Path: d.join(name), Err: err}
 	}
-	if st, err = d.stat(aside); err != nil {
+	st, err := d.stat(aside)
+	if err != nil {
 		return err
 	}
 	if identityOf(&st) != id {

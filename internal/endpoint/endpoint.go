@@ -62,6 +62,9 @@ func (l Location) Check() error {
 			return fmt.Errorf("endpoint path %q is not an absolute clean path", p)
 		}
 	}
+	if name := filepath.Base(l.Socket); name != socketName {
+		return fmt.Errorf("endpoint path %q does not end in %s", l.Socket, socketName)
+	}
 	if n := len(l.Socket); n > maxPath {
 		return &PathTooLongError{Path: l.Socket, Length: n, Limit: maxPath}
 	}

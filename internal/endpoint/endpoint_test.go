@@ -104,7 +104,11 @@ func TestU05_RuntimeDirectoryMustBeOurs(t *testing.T) {
 			must(w.t, os.Remove(dir))
 			must(w.t, os.Symlink(w.path("x"), dir))
 		},
-		"a plain file": func(w *accountWorld, dir string) { must(w.t, os.Remove(dir)); must(w.t, os.WriteFile(dir, nil, 0o700)) },
+		"a plain file": func(w *accountWorld, dir string) {
+			must(w.t, os.Remove(dir))
+			must(w.t, os.WriteFile(dir, nil, 0o700))
+			must(w.t, os.Chown(dir, w.uid, w.uid))
+		},
 	}
 	for name, spoil := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -43,7 +43,7 @@ func (h Holder) String() string {
 type InUseError struct {
 	Path      string // the lock
 	Holder    Holder
-	Answering bool // it took a connection and reacted to it within a second
+	Answering bool // it took a connection and reacted to it within two seconds
 }
 
 func (e *InUseError) Error() string {

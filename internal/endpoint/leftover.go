@@ -96,7 +96,7 @@ func (d *directory) clearTemporaries() error {
 
 // answerWait is how long a running broker may take to react to a connection
 // that has ended.
-const answerWait = time.Second
+const answerWait = 2 * time.Second
 
 // inUse is the error for a held lock. The holder may use another socket than
 // we would; where its record does not say, ours is asked.
@@ -109,7 +109,8 @@ func inUse(d *directory, h holder, socket string) error {
 	defer cancel()
 	for {
 		listener, answering, err := probe(ctx, socket, d.uid)
-		if listener.PID != 0 {
+		// The kernel's word over the record's, unless it hides the program.
+		if listener.PID != 0 && (listener.PID != h.PID || listener.Executable != "") {
 			e.Holder = listener
 		}
 		e.Answering = answering
@@ -135,7 +136,7 @@ func probe(ctx context.Context, socket string, uid int) (listener Holder, answer
 		return Holder{}, false, err
 	}
 	defer d.close()
-	n, err := d.openNode(filepath.Base(socket))
+	n, err := d.openNode(socketName)
 	if err != nil {
 		return Holder{}, false, err
 	}

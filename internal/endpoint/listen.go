@@ -78,12 +78,11 @@ func (ln *Listener) take(uid int, mine holder) error {
 	if err := ln.lock(1, home, mine); err != nil {
 		return err
 	}
-	name := filepath.Base(ln.location.Socket)
 	prior, err := ln.run.readState()
 	if err != nil {
 		return err
 	}
-	if err := ln.run.clearLeftover(name, prior); err != nil {
+	if err := ln.run.clearLeftover(socketName, prior); err != nil {
 		return err
 	}
 	if err := ln.run.clearTemporaries(); err != nil {
@@ -95,7 +94,7 @@ func (ln *Listener) take(uid int, mine holder) error {
 	}
 	err = ln.run.writeState(state{holder: mine, identity: ln.id})
 	if err == nil {
-		err = ln.run.place(tmp, name)
+		err = ln.run.place(tmp, socketName)
 	}
 	if err != nil {
 		ln.socket.Close()
@@ -198,7 +197,7 @@ func (ln *Listener) Close() error {
 		keep := ln.keep
 		ln.mu.Unlock()
 		if !keep {
-			ln.closeErr = ln.run.remove(filepath.Base(ln.location.Socket), ln.id)
+			ln.closeErr = ln.run.remove(socketName, ln.id)
 			unix.Unlinkat(ln.run.fd, stateName, 0) // it speaks of the node alone
 		}
 		if err := ln.socket.Close(); ln.closeErr == nil {

@@ -9,8 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// errHeld says that another open file holds the lock.
-var errHeld = errors.New("the lock is held")
+var (
+	// errHeld says that another open file holds the lock.
+	errHeld = errors.New("the lock is held")
+	// errReplaced says that the locked file is no longer the one at the name.
+	errReplaced = errors.New("the lock file was replaced")
+)
 
 // lock is an exclusive flock on a file that is never removed: a file that came
 // and went would let two brokers each lock their own.
@@ -24,28 +28,38 @@ func takeLock(d *directory, mine holder) (*lock, holder, error) {
 		if err != nil {
 			return nil, holder{}, err
 		}
-		err = flock(f)
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			h := readHolder(f)
-			f.Close()
-			return nil, h, errHeld
-		}
+		err = d.seize(f)
 		if err == nil {
-			var same bool
-			if same, err = d.stillNames(lockName, f); err == nil && !same {
-				f.Close()
-				continue // someone removed the file meanwhile: lock the new one
+			if err = writeHolder(f, mine); err == nil {
+				return &lock{file: f}, holder{}, nil
 			}
 		}
-		if err == nil {
-			err = writeHolder(f, mine)
-		}
-		if err != nil {
-			f.Close()
+		other := readHolder(f)
+		f.Close()
+		switch {
+		case errors.Is(err, errHeld):
+			return nil, other, err
+		case !errors.Is(err, errReplaced):
 			return nil, holder{}, fmt.Errorf("taking the lock %s: %w", d.join(lockName), err)
 		}
-		return &lock{file: f}, holder{}, nil
 	}
+}
+
+// seize locks the open file f, which must still be the one at the name: one
+// that was removed meanwhile locks nobody out.
+func (d *directory) seize(f *os.File) error {
+	err := flock(f)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return errHeld
+	}
+	if err != nil {
+		return err
+	}
+	same, err := d.stillNames(lockName, f)
+	if err == nil && !same {
+		return errReplaced
+	}
+	return err
 }
 
 func (l *lock) release() { l.file.Close() }

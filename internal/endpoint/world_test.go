@@ -334,8 +334,11 @@ func runChild(mode string, args []string) int {
 		l, err := Default()
 		out.Encode(describe(said{Event: "location", Location: l}, err))
 		return 0
-	case "as-fake", "as-fake-full":
-		return childFake(out, args[0], mode == "as-fake-full")
+	case "as-fake", "as-fake-full", "as-fake-shared":
+		return childFake(out, args[0], mode)
+	case "as-heir": // holds what it inherited until stdin ends
+		io.Copy(io.Discard, os.Stdin)
+		return 0
 	case "as-serve-handing-off":
 		return childHandOff(out, args[0])
 	case "as-writer":
@@ -433,7 +436,7 @@ func childDial(out *json.Encoder, l Location, err error) int {
 }
 
 // childFake listens without asking anyone and says what it was sent.
-func childFake(out *json.Encoder, path string, full bool) int {
+func childFake(out *json.Encoder, path, mode string) int {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err == nil {
 		err = unix.Bind(fd, &unix.SockaddrUnix{Name: path})
@@ -441,7 +444,7 @@ func childFake(out *json.Encoder, path string, full bool) int {
 	if err == nil {
 		err = os.Chmod(path, 0o600)
 	}
-	backlog := 16
+	backlog, full := 16, mode == "as-fake-full"
 	if full {
 		backlog = 0
 	}
@@ -457,8 +460,18 @@ func childFake(out *json.Encoder, path string, full bool) int {
 			defer c.Close()
 		}
 	}
+	if mode == "as-fake-shared" {
+		self, _ := os.Executable()
+		heir := exec.Command(self, "as-heir")
+		heir.Stdin = os.Stdin
+		heir.ExtraFiles = []*os.File{os.NewFile(uintptr(fd), "listener")}
+		if err := heir.Start(); err != nil {
+			out.Encode(said{Event: "failed", Error: err.Error()})
+			return 1
+		}
+	}
 	out.Encode(said{Event: "listening", PID: os.Getpid()})
-	if !full {
+	if mode == "as-fake" {
 		go func() {
 			for {
 				c, _, err := unix.Accept(fd)
@@ -571,7 +584,7 @@ func childChurn(out *json.Encoder, home, mask string) int {
 			ln, err = Listen(l)
 		}
 		if err == nil {
-			err = ln.Close()
+			err = errors.Join(ln.Close(), os.RemoveAll(filepath.Join(home, "run")))
 		}
 		if err != nil {
 			out.Encode(describe(said{Event: "failed"}, err))
