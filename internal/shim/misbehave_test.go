@@ -40,7 +40,7 @@ func playMisbehaving() int {
 			return text(false, "never")
 		}},
 		tool{name: "x_long", schema: plain, run: func(context.Context, *call) *mcp.CallToolResult {
-			return text(false, strings.Repeat("long ", 1<<20))
+			return text(false, strings.Repeat("long ", 1<<16))
 		}},
 	)
 	return serve("test", "", os.Stdin, os.Stdout, os.Stderr, catalogue)

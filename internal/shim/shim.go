@@ -45,8 +45,14 @@ const (
 // program is what the shim calls itself towards agent and broker.
 const program = "yett-mcp"
 
-// sealWait bounds how long the end waits for a line that is being written.
-const sealWait = 40 * time.Millisecond
+const (
+	// sealWait is how long the end waits for an agent that stops reading in
+	// the middle of a line; deadWait is that for an agent that has died.
+	sealWait = 200 * time.Millisecond
+	deadWait = 20 * time.Millisecond
+	// noteWait bounds the last words to standard error.
+	noteWait = 40 * time.Millisecond
+)
 
 // Run serves one agent and returns the exit code. stdout must be descriptor 1:
 // it is taken over for the life of the process.
@@ -87,7 +93,7 @@ func serve(version string, home string, stdin, stdout, stderr *os.File, catalogu
 	if cause != nil {
 		fmt.Fprintf(log, "%s: %v\n", program, cause)
 	}
-	log.flush(sealWait)
+	log.flush(noteWait)
 	if cause != nil {
 		return exitFailed
 	}
@@ -111,10 +117,11 @@ func live(version string, home string, stdin, protocol *os.File, log *notes, cat
 		}
 		giveUp()
 	}
+	wait := sealWait
 	defer func() {
 		giveUp()
 		link.close("yett-mcp is ending")
-		out.seal(sealWait)
+		out.seal(wait)
 	}()
 	server := newServer(version, log)
 	for _, tool := range catalogue {
@@ -133,6 +140,7 @@ func live(version string, home string, stdin, protocol *os.File, log *notes, cat
 		t.settle()
 		return peer.ErrIntruded
 	case <-parentDied:
+		wait = deadWait
 	case <-signals:
 	}
 	return nil
