@@ -8,14 +8,19 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
+// sqliteCode is the primary result code of err, 0 if SQLite did not make it.
+func sqliteCode(err error) int {
+	var e *sqlite.Error
+	if errors.As(err, &e) {
+		return e.Code() & 0xff
+	}
+	return 0
+}
+
 // explain puts the cause of the usual SQLite failures in plain words.
 func explain(err error) error {
-	var e *sqlite.Error
-	if !errors.As(err, &e) {
-		return err
-	}
 	words := ""
-	switch e.Code() & 0xff {
+	switch sqliteCode(err) {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
 		words = "another program holds a lock on ledger.db"
 	case sqlite3.SQLITE_FULL:

@@ -8,8 +8,12 @@ import (
 	"time"
 )
 
-// statements are prepared once on the writing connection.
+// statements are prepared once on the writing connection. database/sql does
+// not close those of a single connection with it, and an open one would keep
+// SQLite's connection alive.
 type statements struct {
+	all []*sql.Stmt
+
 	begin, commit, rollback      *sql.Stmt
 	insertEpoch, insertRow       *sql.Stmt
 	insertOp, startOp, settleOp  *sql.Stmt
@@ -43,8 +47,17 @@ func (s *statements) prepare(ctx context.Context, c *sql.Conn) error {
 		if *p.stmt, err = c.PrepareContext(ctx, p.text); err != nil {
 			return err
 		}
+		s.all = append(s.all, *p.stmt)
 	}
 	return nil
+}
+
+func (s *statements) close() error {
+	var errs []error
+	for _, stmt := range s.all {
+		errs = append(errs, stmt.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // batch is one transaction. A statement that fails gives up all of it.
@@ -161,16 +174,14 @@ func (w *writer) failed(jobs []*job, err error) {
 	rows := 0
 	var lost int64
 	for _, j := range jobs {
-		isOutcome := j.outcome || j.done != nil
-		if j.keep {
-			if !isOutcome && rows >= maxKept {
-				lost++
-			} else {
-				kept = append(kept, j)
-			}
-			if !isOutcome {
-				rows++
-			}
+		switch {
+		case j.outcome: // there are no more of them than intents
+			kept = append(kept, j)
+		case j.keep && rows < maxKept:
+			kept = append(kept, j)
+			rows++
+		case j.keep:
+			lost++
 		}
 		w.decided(j, err)
 	}

@@ -234,7 +234,7 @@ func (l *Ledger) Close() error {
 func (l *Ledger) release() error {
 	var errs []error
 	if l.w != nil {
-		errs = append(errs, l.w.conn.Close())
+		errs = append(errs, l.w.stmt.close(), l.w.conn.Close())
 	}
 	if l.readDB != nil {
 		errs = append(errs, l.readDB.Close())

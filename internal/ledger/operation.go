@@ -45,7 +45,7 @@ func (l *Ledger) open(ctx context.Context, op Operation, r Row, state action.Sta
 	if err != nil {
 		return 0, err
 	}
-	if err := checkOperation(op); err != nil {
+	if err := checkOperation(op, state); err != nil {
 		return 0, err
 	}
 	var n int64
@@ -76,8 +76,11 @@ func (l *Ledger) Begin(ctx context.Context, op Operation, r Row, budget *Budget)
 	if err != nil {
 		return 0, err
 	}
-	if err := checkOperation(op); err != nil {
+	if err := checkOperation(op, action.Executing); err != nil {
 		return 0, err
+	}
+	if budget != nil && len(op.BudgetKey) == 0 {
+		return 0, fmt.Errorf("operation %s has a budget and no budget key", op.ID)
 	}
 	if err := l.Healthy(); err != nil { // an outcome waits: take no new ones
 		return 0, fmt.Errorf("recording intent of operation %s: %w", op.ID, err)
@@ -126,7 +129,7 @@ func (b *batch) begin(op Operation, plain []byte, budget *Budget) (int64, error)
 // checkKey refuses an idempotency key that another operation has.
 func (b *batch) checkKey(op Operation) error {
 	var id string
-	if op.Idempotency != nil && b.scan(b.w.stmt.keyHolder, []any{op.Idempotency}, &id) && id != op.ID {
+	if len(op.Idempotency) > 0 && b.scan(b.w.stmt.keyHolder, []any{op.Idempotency}, &id) && id != op.ID {
 		return ErrKeyUsed{id}
 	}
 	return nil
@@ -244,8 +247,8 @@ func (b *batch) insert(op Operation, state action.State, n, began int64) {
 	if state == action.Executing {
 		intent = n
 	}
-	b.exec(b.w.stmt.insertOp, op.ID, string(state), op.Code, op.Session, op.Caller, op.Digest, op.Idempotency,
-		op.Unsafe, intent, n, 0, op.BudgetKey, created.UnixNano(), began)
+	b.exec(b.w.stmt.insertOp, op.ID, string(state), op.Code, op.Session, op.Caller, append([]byte{}, op.Digest...), optional(op.Idempotency),
+		op.Unsafe, intent, n, 0, optional(op.BudgetKey), created.UnixNano(), began)
 }
 
 func (b *batch) operation(id string) (Operation, bool) {
@@ -266,13 +269,23 @@ func (b *batch) unresolved(digest []byte) []Operation {
 	return ops
 }
 
-func checkOperation(op Operation) error {
-	switch {
+// optional is NULL for an absent digest.
+func optional(digest []byte) any {
+	if len(digest) == 0 {
+		return nil
+	}
+	return digest
+}
+
+// checkOperation refuses what the tables would refuse: there it would fail
+// everything that shares the commit.
+func checkOperation(op Operation, to action.State) error {
+	switch created := op.CreatedAt; {
 	case op.ID == "":
 		return errors.New("an operation needs an id")
-	case len(op.Digest) == 0:
+	case len(op.Digest) == 0 && to != action.Denied:
 		return fmt.Errorf("operation %s has no digest", op.ID)
-	case op.CreatedAt.Year() > 2200:
+	case !created.IsZero() && (created.Year() < 1970 || created.Year() > 2200):
 		return fmt.Errorf("operation %s: creation time out of range", op.ID)
 	}
 	return nil

@@ -5,6 +5,7 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -51,6 +52,11 @@ func claimPlace(dir string) (*place, error) {
 // a descriptor of an open database would drop SQLite's locks. SQLite gives
 // the files beside it the mode of this one.
 func (p *place) makeDatabase() error {
+	for _, beside := range []string{"-wal", "-shm", "-journal"} { // SQLite would read them
+		if err := checkBeside(p.database() + beside); err != nil {
+			return err
+		}
+	}
 	db, err := privateFile(p.database())
 	if err != nil {
 		return err
@@ -69,19 +75,25 @@ func (p *place) makeDatabase() error {
 }
 
 // privateDirectory returns dir with links resolved, made 0700 if it was
-// absent. A directory of another account, or one that others can write, is
-// refused: what lies in it may not be ours. One that others can only read is
-// closed to them.
+// absent. One of another account is refused, and so is one that is open to
+// others, for what lies in it may not be ours; only an empty one is closed to
+// them.
 func privateDirectory(dir string) (string, error) {
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+	err := os.Mkdir(dir, 0o700)
+	if err != nil && !errors.Is(err, os.ErrExist) {
 		return "", err
 	}
-	dir, err := filepath.EvalSymlinks(dir)
-	if err != nil {
+	made := err == nil
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
 		return "", err
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
 		return "", err
+	}
+	if made { // the umask may have taken bits
+		if err := os.Chmod(dir, 0o700); err != nil {
+			return "", err
+		}
 	}
 	d, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
@@ -92,15 +104,13 @@ func privateDirectory(dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if st.Mode&0o022 != 0 {
-		return "", fmt.Errorf("%s can be written by other accounts (mode %04o)", dir, st.Mode&0o7777)
+	if st.Mode&0o077 == 0 {
+		return dir, nil
 	}
-	if st.Mode&0o777 != 0o700 {
-		if err := d.Chmod(0o700); err != nil {
-			return "", err
-		}
+	if _, err := d.Readdirnames(1); !errors.Is(err, io.EOF) {
+		return "", fmt.Errorf("%s is open to other accounts (mode %04o)", dir, st.Mode&0o7777)
 	}
-	return dir, nil
+	return dir, d.Chmod(0o700)
 }
 
 // privateFile opens or makes a regular file of this account with mode 0600,
@@ -129,6 +139,18 @@ func privateFile(path string) (*os.File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+func checkBeside(path string) error {
+	if _, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return checkPrivate(f)
 }
 
 func checkPrivate(f *os.File) error {

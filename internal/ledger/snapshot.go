@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
@@ -41,7 +40,7 @@ func snapshot(ctx context.Context, dir string, read func(*sql.Tx) error) error {
 	// opening of them; then the look is repeated.
 	for try := 0; ; try++ {
 		err := snapshotOnce(ctx, filepath.Join(dir, "ledger.db"), read)
-		if !errors.Is(err, errMoved) && code(err) != sqlite3.SQLITE_CANTOPEN || try == 4 {
+		if !errors.Is(err, errMoved) && sqliteCode(err) != sqlite3.SQLITE_CANTOPEN || try == 4 {
 			return err
 		}
 		select {
@@ -50,14 +49,6 @@ func snapshot(ctx context.Context, dir string, read func(*sql.Tx) error) error {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-}
-
-func code(err error) int {
-	var e *sqlite.Error
-	if errors.As(err, &e) {
-		return e.Code() & 0xff
-	}
-	return 0
 }
 
 func snapshotOnce(ctx context.Context, path string, read func(*sql.Tx) error) error {

@@ -70,7 +70,7 @@ func (v *verifier) run(ctx context.Context) error {
 		return err
 	}
 	if err := v.checkAll(ctx); err != nil {
-		if c := code(err); c != sqlite3.SQLITE_CORRUPT && c != sqlite3.SQLITE_NOTADB {
+		if c := sqliteCode(err); c != sqlite3.SQLITE_CORRUPT && c != sqlite3.SQLITE_NOTADB {
 			return err
 		}
 		v.problem("the file is damaged and was not read to its end: %v", err)
@@ -86,7 +86,7 @@ func (v *verifier) run(ctx context.Context) error {
 
 func (v *verifier) checkAll(ctx context.Context) error {
 	if err := checkSchema(ctx, v.tx); err != nil {
-		if code(err) != 0 {
+		if sqliteCode(err) != 0 {
 			return err
 		}
 		v.problem("%v", err)
@@ -217,7 +217,7 @@ func (v *verifier) checkRow(ctx context.Context, s storedRow) error {
 	}
 	r, state, err := v.keys.open(ctx, s.sealedRow)
 	if err != nil {
-		if code(err) != 0 || ctx.Err() != nil {
+		if sqliteCode(err) != 0 || ctx.Err() != nil {
 			return err
 		}
 		v.unopened = true

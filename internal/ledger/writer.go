@@ -83,7 +83,7 @@ func newWriter(l *Ledger, to *recipient) (*writer, error) {
 	if w.conn, err = l.writeDB.Conn(ctx); err != nil {
 		return nil, explain(err)
 	}
-	fail := func(err error) (*writer, error) { return nil, errors.Join(explain(err), w.conn.Close()) }
+	fail := func(err error) (*writer, error) { return nil, errors.Join(explain(err), w.stmt.close(), w.conn.Close()) }
 	if err := w.stmt.prepare(ctx, w.conn); err != nil {
 		return fail(err)
 	}
@@ -107,7 +107,7 @@ func newWriter(l *Ledger, to *recipient) (*writer, error) {
 // is awaited, since the caller has to know it.
 func (w *writer) do(ctx context.Context, run func(*batch) error) error {
 	if err := ctx.Err(); err != nil {
-		return err
+		return notTaken(err)
 	}
 	j := &job{run: run, done: make(chan error, 1), urgent: true}
 	done := j.done
@@ -119,10 +119,14 @@ func (w *writer) do(ctx context.Context, run func(*batch) error) error {
 		return err
 	case <-ctx.Done():
 		if j.claim() {
-			return ctx.Err()
+			return notTaken(ctx.Err())
 		}
 		return <-done
 	}
+}
+
+func notTaken(cause error) error {
+	return fmt.Errorf("%w in time, and nothing was: %w", ErrUnavailable, cause)
 }
 
 // soon hands over work that has no waiting caller.
