@@ -1,0 +1,89 @@
+// Package yett_test holds what is true of the repository as a whole.
+package yett_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/yett-broker/yett/"
+
+// imports returns what a package reaches, itself left out.
+func imports(t *testing.T, pkg string) []string {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-deps", "-f", "{{.ImportPath}}", module+pkg).Output()
+	if err != nil {
+		t.Fatalf("go list %s: %v", pkg, err)
+	}
+	var ours []string
+	for _, p := range strings.Fields(string(out)) {
+		if rest, ok := strings.CutPrefix(p, module); ok && rest != pkg {
+			ours = append(ours, rest)
+		}
+	}
+	return ours
+}
+
+// TestRoomsStayApart holds the bans of the architecture: who may reach whom.
+func TestRoomsStayApart(t *testing.T) {
+	bans := map[string][]string{
+		"cmd/yett-mcp":      {"internal/vault", "internal/access", "internal/approval", "internal/ledger", "internal/httpexec", "internal/sshexec", "internal/broker", "internal/session", "internal/durable"},
+		"client":            {"internal/vault", "internal/access", "internal/approval", "internal/ledger", "internal/httpexec", "internal/sshexec", "internal/broker"},
+		"internal/httpexec": {"internal/vault", "internal/access", "internal/ledger", "internal/broker", "internal/wire"},
+		"internal/sshexec":  {"internal/vault", "internal/access", "internal/ledger", "internal/broker", "internal/wire"},
+		"internal/access":   {"internal/vault", "internal/ledger", "internal/peer", "internal/broker", "internal/wire"},
+		"internal/wire":     {"internal/peer", "internal/endpoint", "internal/vault", "internal/ledger", "internal/broker"},
+		"internal/session":  {"internal/peer", "internal/vault", "internal/ledger", "internal/broker", "internal/wire"},
+		"internal/approval": {"internal/peer", "internal/vault", "internal/ledger", "internal/broker", "internal/wire"},
+		"internal/vault":    {"internal/access", "internal/peer", "internal/ledger", "internal/broker", "internal/wire"},
+		"internal/ledger":   {"internal/access", "internal/peer", "internal/vault", "internal/broker", "internal/wire"},
+	}
+	for pkg, banned := range bans {
+		reached := imports(t, pkg)
+		if len(reached) == 0 && pkg != "internal/durable" {
+			t.Errorf("%s reaches nothing of ours: is the path right?", pkg)
+		}
+		for _, b := range banned {
+			if slices.Contains(reached, b) {
+				t.Errorf("%s reaches %s", pkg, b)
+			}
+		}
+	}
+	for pkg, only := range map[string][]string{"internal/peer": {"internal/action"}, "internal/action": nil, "internal/durable": nil} {
+		for _, r := range imports(t, pkg) {
+			if !slices.Contains(only, r) {
+				t.Errorf("%s reaches %s", pkg, r)
+			}
+		}
+	}
+}
+
+// TestOnlyPerformExecutes: one function of the broker calls an executor, behind
+// a durable intent.
+func TestOnlyPerformExecutes(t *testing.T) {
+	files, err := filepath.Glob("internal/broker/*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no files of the broker: %v", err)
+	}
+	count := func(call string) (n int, where []string) {
+		for _, f := range files {
+			src, err := os.ReadFile(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c := strings.Count(string(src), call); c > 0 {
+				n, where = n+c, append(where, f)
+			}
+		}
+		return n, where
+	}
+	for call, file := range map[string]string{"b.execute(": "act.go", ".HTTP.Do(": "execute.go", ".SSH.Do(": "execute.go", ".Vault.Use(": "execute.go"} {
+		if n, where := count(call); n != 1 || filepath.Base(where[0]) != file {
+			t.Errorf("%s stands %d times, in %v; want once, in %s", call, n, where, file)
+		}
+	}
+}
