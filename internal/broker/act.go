@@ -165,6 +165,7 @@ func (ch *channel) newOperation(open *unlocked, s *session.Session, m wire.Actio
 	op.record = ledger.Operation{ID: op.id, Session: s.ID, Caller: op.subject, State: action.Queued}
 	c, ok := open.policy.Capability(m.Capability)
 	if !ok {
+		op.recorded = marshal(map[string]any{"capability": approval.Escape(m.Capability, 200)})
 		op.record.Digest = keyed(open.digest, "unknown", []byte(op.id))
 		return op, &action.Refusal{Code: wire.ReasonCapabilityUnknown}
 	}
@@ -174,11 +175,13 @@ func (ch *channel) newOperation(open *unlocked, s *session.Session, m wire.Actio
 	} else {
 		op.request.SSH, refusal = m.Action.SSH()
 	}
+	op.recorded = marshal(map[string]any{"capability": approval.Escape(m.Capability, 200)})
 	if refusal != nil {
 		op.record.Digest = keyed(open.digest, "refused", []byte(op.id))
 		return op, refusal
 	}
 	d := op.request.Digest()
+	op.recorded = recorded(op.request, d)
 	op.record.Digest = keyed(open.digest, "action", d[:])
 	op.record.BudgetKey = keyed(open.digest, "budget", []byte(m.Capability))
 	op.record.Unsafe = op.request.Unsafe() && !c.Repeat
@@ -455,13 +458,11 @@ func budgetOf(c *access.Capability) *ledger.Budget {
 
 // row is a row about the operation: evidence, claims, grant and request apart.
 func (op *operation) row(kind string, granted map[string]any) ledger.Row {
-	r := callerRow(kind, op.session, nil)
-	r.OperationID = op.id
-	r.Claimed = marshal(approval.ClaimedOf(op.session.Caller, ""))
+	r := ledger.Row{Kind: kind, SessionID: op.session.ID, OperationID: op.id, Verified: op.ch.verified, Claimed: op.ch.claimed}
 	if granted != nil {
 		r.Granted = marshal(granted)
 	}
-	r.Request = recorded(op.request)
+	r.Request = op.recorded
 	return r
 }
 
@@ -469,8 +470,7 @@ func (op *operation) row(kind string, granted map[string]any) ledger.Row {
 // keeps size and digest, which together with the rest name it exactly.
 const recordedBody = 64 << 10
 
-func recorded(r action.Request) json.RawMessage {
-	d := r.Digest()
+func recorded(r action.Request, digest [32]byte) json.RawMessage {
 	long := map[string]any{}
 	shorten := func(name string, b []byte) []byte {
 		if len(b) <= recordedBody {
@@ -489,7 +489,7 @@ func recorded(r action.Request) json.RawMessage {
 		s.Stdin = shorten("stdin", s.Stdin)
 		r.SSH = &s
 	}
-	out := map[string]any{"digest": hexOf(d[:]), "action": r}
+	out := map[string]any{"digest": hexOf(digest[:]), "action": r}
 	if len(long) > 0 {
 		out["omitted"] = long
 	}

@@ -41,6 +41,8 @@ type channel struct {
 	refs bodies
 	log  refusals
 
+	verified, claimed json.RawMessage // parts of every row of the session; set before it can be used
+
 	writing sync.Mutex
 	closing sync.Once
 	closed  chan struct{}

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"encoding/json"
 	"sync"
 	"time"
 
@@ -21,9 +22,11 @@ type operation struct {
 	request action.Request
 	plan    access.Decision // as it was when the request came; judged again before the intent
 	record  ledger.Operation
-	behind  *operation    // the equal one of another session that it waits for; owned by perform
-	done    chan struct{} // closed with the final state
-	parked  chan struct{} // closed when it waits behind an equal one
+	// recorded is the request as rows repeat it.
+	recorded json.RawMessage
+	behind   *operation    // the equal one of another session that it waits for; owned by perform
+	done     chan struct{} // closed with the final state
+	parked   chan struct{} // closed when it waits behind an equal one
 
 	mu      sync.Mutex
 	state   action.State

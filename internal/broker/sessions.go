@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -64,7 +65,8 @@ func (ch *channel) begin(s *session.Session, p *access.Policy, wanted []string, 
 	b := ch.b
 	ctx, cancel := context.WithTimeout(context.Background(), ledgerTime)
 	defer cancel()
-	row := callerRow("session.opened", s, ch.b.Location)
+	row := sessionRow("session.opened", s)
+	ch.verified, ch.claimed = row.Verified, row.Claimed
 	row.Claimed = marshal(approval.ClaimedOf(s.Caller, purpose))
 	row.Request = marshal(map[string]any{"capabilities": wanted})
 	if _, err := b.Ledger.Append(ctx, row); err != nil {
@@ -244,7 +246,7 @@ func (b *Broker) endSession(s *session.Session, reason string) {
 	}
 	b.queue.Withdraw(s.ID, withdrawCode(reason))
 	b.HTTP.CloseSession(s.ID)
-	row := callerRow("session.ended", s, b.Location)
+	row := sessionRow("session.ended", s)
 	row.Outcome = marshal(map[string]any{"end_reason": reason})
 	b.Ledger.AppendSoon(row)
 }
@@ -333,12 +335,17 @@ func (r *refusals) allow(now time.Duration) bool {
 	return r.count <= 20
 }
 
-// callerRow is a row about a session, with its evidence.
-func callerRow(kind string, s *session.Session, _ any) ledger.Row {
-	return ledger.Row{Kind: kind, SessionID: s.ID, Verified: marshal(map[string]any{
+// sessionRow is a row about a session, with its evidence.
+func sessionRow(kind string, s *session.Session) ledger.Row {
+	return ledger.Row{Kind: kind, SessionID: s.ID, Verified: verifiedPart(s), Claimed: marshal(approval.ClaimedOf(s.Caller, ""))}
+}
+
+// verifiedPart is the part of a row that says what the system established.
+func verifiedPart(s *session.Session) json.RawMessage {
+	return marshal(map[string]any{
 		"channel_id": s.ChannelID, "unit": s.Caller.Unit, "role": s.Caller.Role, "words": s.Caller.Words,
 		"peer": verifiedProcess(s.Caller.Peer), "agent": verifiedProcess(s.Caller.Subject()),
-	})}
+	})
 }
 
 func verifiedProcess(p action.Process) approval.Process {
