@@ -48,7 +48,7 @@ func (a *app) activity(ctx context.Context) error {
 			}
 			from = row.N + 1
 			if a.json {
-				fmt.Fprintf(a.stdout, "%s\n", raw)
+				printJSON(a.stdout, raw)
 				continue
 			}
 			fmt.Fprintf(a.stdout, "%6d  %s  %-16s %s %s\n", row.N, row.At.Local().Format("2006-01-02 15:04:05"), row.Kind,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,8 @@ import (
 	"io"
 	"os"
 	"time"
+	"unicode/utf16"
+	"unicode/utf8"
 
 	"github.com/yett-broker/yett/client"
 	"github.com/yett-broker/yett/internal/endpoint"
@@ -129,10 +132,37 @@ func callRaw(ctx context.Context, conn *client.Conn, method string, raw []byte, 
 	return e
 }
 
+// printJSON prints one line of JSON in ASCII: text of an agent can stand in a
+// value, and must not steer the terminal that it is printed on.
 func printJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(asciiJSON(b.Bytes()))
+	return err
+}
+
+// asciiJSON writes every character beyond ASCII as \uXXXX. In valid JSON such
+// characters stand in strings only.
+func asciiJSON(raw []byte) []byte {
+	out := make([]byte, 0, len(raw))
+	for len(raw) > 0 {
+		r, size := utf8.DecodeRune(raw)
+		switch {
+		case r < utf8.RuneSelf && r != 0x7f:
+			out = append(out, raw[0])
+		case r > 0xffff:
+			hi, lo := utf16.EncodeRune(r)
+			out = fmt.Appendf(out, `\u%04x\u%04x`, hi, lo)
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+		raw = raw[size:]
+	}
+	return out
 }
 
 // note prints a line for the person that belongs to no output.
