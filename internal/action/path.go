@@ -82,14 +82,11 @@ func canonicalSegment(s string) (plain, canonical string, r *Refusal) {
 	if strings.ContainsFunc(plain, unicode.IsControl) {
 		return "", "", outside("path has a control character")
 	}
-	// On the canonical spelling: '%25%32e' says the same as '%252e'.
-	if hasDoubleEncoding(plain) {
-		return "", "", outside("path is encoded twice")
-	}
 	return plain, canonical, nil
 }
 
-// hasDoubleEncoding reports whether the decoded text decodes once more.
+// hasDoubleEncoding reports whether decoded text decodes once more. It looks
+// at decoded text because '%25%32e' says the same as '%252e'.
 func hasDoubleEncoding(plain string) bool {
 	for i := range len(plain) {
 		if plain[i] == '%' {
@@ -117,15 +114,15 @@ func checkSegment(plain string, last bool) *Refusal {
 		return nil
 	}
 	folded := lookalikes.Replace(plain)
-	if strings.ContainsAny(folded, `/\`) || hasDoubleEncoding(folded) {
-		return outside("path has a character that servers fold to a slash, backslash or percent sign")
+	if strings.ContainsAny(folded, `/\`) {
+		return outside("path has a character that servers fold to a slash or backslash")
+	}
+	if hasDoubleEncoding(folded) {
+		return outside("path is encoded twice")
 	}
 	name, _, _ := strings.Cut(folded, ";")
-	switch {
-	case name == "":
-		return outside("path has a segment of parameters only")
-	case strings.TrimFunc(name, isDotOrSpace) == "":
-		return outside("path has a dot segment")
+	if strings.TrimFunc(name, isDotOrSpace) == "" {
+		return outside("path has a dot segment, or one of parameters only")
 	}
 	return nil
 }
