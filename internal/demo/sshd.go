@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -41,6 +42,8 @@ type SSHD struct {
 
 	listener net.Listener
 	serving  sync.WaitGroup
+	accepted atomic.Int64
+	madeDir  bool // privilegeSeparationDir was not there before
 
 	mu        sync.Mutex
 	log       strings.Builder
@@ -63,12 +66,13 @@ func StartSSHDIn(dir string, config ...string) (*SSHD, error) {
 	if err != nil {
 		return nil, fmt.Errorf("naming the account: %w", err)
 	}
+	s := &SSHD{User: me.Username, processes: make(map[int]*os.Process)}
 	if runtime.GOOS == "linux" && os.Geteuid() == 0 {
-		if err := os.MkdirAll(privilegeSeparationDir, 0o755); err != nil {
+		err := os.Mkdir(privilegeSeparationDir, 0o755)
+		if s.madeDir = err == nil; err != nil && !errors.Is(err, os.ErrExist) {
 			return nil, fmt.Errorf("making sshd's directory: %w", err)
 		}
 	}
-	s := &SSHD{User: me.Username, processes: make(map[int]*os.Process)}
 	conf, err := s.lay(dir, config)
 	if err != nil {
 		return nil, err
@@ -152,6 +156,7 @@ func (s *SSHD) accept(program, conf string) {
 		if err != nil {
 			return
 		}
+		s.accepted.Add(1)
 		if err := s.handOver(conn.(*net.TCPConn), program, conf); err != nil {
 			s.logf("handing a connection to sshd: %v\n", err)
 		}
@@ -211,6 +216,17 @@ func (s *SSHD) Stop() {
 	}
 	s.mu.Unlock()
 	s.serving.Wait()
+}
+
+// Accepted counts the connections that came in.
+func (s *SSHD) Accepted() int { return int(s.accepted.Load()) }
+
+// Unmake removes, after Stop, the directory outside its own that StartSSHDIn
+// had to make. Only a program that knows of no other sshd may call it.
+func (s *SSHD) Unmake() {
+	if s.madeDir {
+		os.Remove(privilegeSeparationDir)
+	}
 }
 
 // Log returns what the server has logged so far.
