@@ -83,7 +83,9 @@ func newWriter(l *Ledger, to *recipient) (*writer, error) {
 	if w.conn, err = l.writeDB.Conn(ctx); err != nil {
 		return nil, explain(err)
 	}
-	fail := func(err error) (*writer, error) { return nil, errors.Join(explain(err), w.stmt.close(), w.conn.Close()) }
+	fail := func(err error) (*writer, error) {
+		return nil, errors.Join(explain(err), w.stmt.close(), w.conn.Close())
+	}
 	if err := w.stmt.prepare(ctx, w.conn); err != nil {
 		return fail(err)
 	}

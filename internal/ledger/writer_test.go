@@ -1,0 +1,374 @@
+package ledger
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/yett-broker/yett/internal/action"
+)
+
+// foreign is a second program's connection to the file, as the sqlite3 shell
+// would have one.
+func foreign(t testing.TB, in installation) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", dataSource(filepath.Join(in.dir, "ledger.db"), url.Values{"mode": {"rw"}}, "busy_timeout(10000)"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxOpenConns(1)
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// holdWriter keeps every commit waiting until release is called.
+func holdWriter(t testing.TB, in installation) (release func()) {
+	t.Helper()
+	db := foreign(t, in)
+	if _, err := db.Exec("BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	return sync.OnceFunc(func() {
+		if _, err := db.Exec("ROLLBACK"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// untilWaiting returns when n jobs wait behind the one that the writer has.
+func untilWaiting(t testing.TB, l *Ledger, n int) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
+		l.w.mu.Lock()
+		waiting := len(l.w.waiting)
+		l.w.mu.Unlock()
+		if waiting >= n {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d jobs wait, not %d", waiting, n)
+		}
+	}
+}
+
+// occupy gives the writer a job that it cannot commit yet.
+func occupy(t *testing.T, l *Ledger) (done chan error) {
+	t.Helper()
+	taken := make(chan struct{})
+	done = make(chan error, 1)
+	j := &job{urgent: true, done: done, run: func(b *batch) error {
+		plain, err := l.encode(row("first"), "")
+		b.append(plain)
+		return err
+	}}
+	if err := l.w.add(j); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for !j.claimed.Load() {
+			runtime.Gosched()
+		}
+		close(taken)
+	}()
+	select {
+	case <-taken:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the writer did not start")
+	}
+	return done
+}
+
+func TestGroupCommitSharesSyncs(t *testing.T) {
+	in := newInstallation(t)
+	l := in.open(t)
+	release := holdWriter(t, in)
+	first := occupy(t, l)
+	before := l.w.commits.Load()
+	results := make(chan error, 100)
+	for range 100 {
+		go func() {
+			_, err := l.Begin(t.Context(), newOperation(), row("intent"), nil)
+			results <- err
+		}()
+	}
+	untilWaiting(t, l, 100)
+	release()
+	for range 100 {
+		if err := <-results; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := <-first; err != nil {
+		t.Fatal(err)
+	}
+	if n := l.w.commits.Load() - before; n != 2 {
+		t.Fatalf("%d commits for one row and 100 at once", n)
+	}
+}
+
+// TestOutcomesRideOnTheNextIntent: what nobody waits for costs no sync of its
+// own while intents come.
+func TestOutcomesRideOnTheNextIntent(t *testing.T) {
+	in := newInstallation(t)
+	l := in.open(t)
+	release := holdWriter(t, in)
+	first := occupy(t, l)
+	before := l.w.commits.Load()
+	for range 20 {
+		l.AppendSoon(row("soon"))
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := l.Begin(t.Context(), newOperation(), row("intent"), nil)
+		done <- err
+	}()
+	untilWaiting(t, l, 21)
+	release()
+	if err := errors.Join(<-first, <-done); err != nil {
+		t.Fatal(err)
+	}
+	if n := l.w.commits.Load() - before; n != 2 {
+		t.Fatalf("%d commits", n)
+	}
+	if n, _ := l.Entries(); n != 22 {
+		t.Fatalf("%d entries", n)
+	}
+}
+
+// TestSoonNeedsNobody: a row and an outcome become durable although nothing
+// else is ever written.
+func TestSoonNeedsNobody(t *testing.T) {
+	in := newInstallation(t)
+	l := in.open(t)
+	op := newOperation()
+	mustBegin(t, l, op)
+	l.AppendSoon(row("soon"))
+	mustEnd(t, l, op.ID, action.Completed)
+	if n, _ := l.Entries(); n != 3 {
+		t.Fatalf("%d entries", n)
+	}
+}
+
+// TestWhoWasToldAnOutcomeReadsIt: a lookup right after End must not say
+// executing.
+func TestWhoWasToldAnOutcomeReadsIt(t *testing.T) {
+	l := newInstallation(t).open(t)
+	for range 20 {
+		op := newOperation()
+		op.Unsafe = true
+		mustBegin(t, l, op)
+		l.End(op.ID, action.Completed, "", row("outcome"))
+		if got, _, err := l.Operation(op.ID); err != nil || got.State != action.Completed {
+			t.Fatalf("%+v %v", got, err)
+		}
+		if _, ok, err := l.Unresolved(op.Digest); ok || err != nil {
+			t.Fatalf("%v %v", ok, err)
+		}
+	}
+}
+
+func TestForeignWriterIsAClearErrorInBoundedTime(t *testing.T) {
+	t.Parallel()
+	in := newInstallation(t)
+	l := in.open(t)
+	op := newOperation()
+	mustBegin(t, l, op)
+	release := holdWriter(t, in)
+	start := time.Now()
+	_, err := l.Begin(t.Context(), newOperation(), row("intent"), nil)
+	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "another program holds a lock") {
+		t.Fatalf("got %v", err)
+	}
+	if took := time.Since(start); took > 3*busyMillis*time.Millisecond {
+		t.Fatalf("it took %v", took)
+	}
+	if err := l.Healthy(); err != nil {
+		t.Fatalf("only an intent failed: %v", err)
+	}
+	outcome := l.End(op.ID, action.Completed, "", row("outcome"))
+	if err := <-outcome; !errors.Is(err, ErrUnavailable) {
+		t.Fatalf("got %v", err)
+	}
+	if err := l.Healthy(); !errors.Is(err, ErrUnavailable) {
+		t.Fatalf("healthy: %v", err)
+	}
+	release()
+	if err := l.Probe(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := l.Operation(op.ID); err != nil || got.State != action.Completed {
+		t.Fatalf("%+v %v", got, err)
+	}
+}
+
+// TestKeptOutcomesAreWrittenUnasked: without any Probe the writer tries again.
+func TestKeptOutcomesAreWrittenUnasked(t *testing.T) {
+	t.Parallel()
+	in := newInstallation(t)
+	l := in.open(t)
+	op := newOperation()
+	mustBegin(t, l, op)
+	release := holdWriter(t, in)
+	if err := <-l.End(op.ID, action.Completed, "", row("outcome")); !errors.Is(err, ErrUnavailable) {
+		t.Fatalf("got %v", err)
+	}
+	release()
+	for deadline := time.Now().Add(10 * time.Second); l.Healthy() != nil; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(l.Healthy())
+		}
+	}
+	if n, _ := l.Entries(); n != 3 { // intent, outcome, ledger_resumed
+		t.Fatalf("%d entries", n)
+	}
+}
+
+// TestCancelledCallerKnowsThatNothingHappened withdraws work that waits.
+func TestCancelledCallerKnowsThatNothingHappened(t *testing.T) {
+	in := newInstallation(t)
+	l := in.open(t)
+	release := holdWriter(t, in)
+	first := occupy(t, l)
+	ctx, cancel := context.WithCancel(t.Context())
+	op := newOperation()
+	done := make(chan error, 1)
+	go func() {
+		_, err := l.Begin(ctx, op, row("intent"), nil)
+		done <- err
+	}()
+	untilWaiting(t, l, 1)
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) || !errors.Is(err, ErrUnavailable) {
+		t.Fatalf("got %v", err)
+	}
+	release()
+	if err := <-first; err != nil {
+		t.Fatal(err)
+	}
+	if _, ok, err := l.Operation(op.ID); ok || err != nil {
+		t.Fatalf("the withdrawn operation exists: %v", err)
+	}
+	if _, err := l.Append(ctx, row("late")); !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v", err)
+	}
+	if n, _ := l.Entries(); n != 1 {
+		t.Fatalf("%d entries", n)
+	}
+}
+
+// TestFloodIsBoundedAndTold: rows beyond the queue are counted, never silent,
+// and outcomes are taken all the same.
+func TestFloodIsBoundedAndTold(t *testing.T) {
+	in := newInstallation(t)
+	l := in.open(t)
+	op := newOperation()
+	mustBegin(t, l, op)
+	release := holdWriter(t, in)
+	first := occupy(t, l)
+	for range maxWaiting + 7 {
+		l.AppendSoon(Row{Kind: "refused"})
+	}
+	outcome := l.End(op.ID, action.Completed, "", row("outcome"))
+	if err := l.Healthy(); !errors.Is(err, ErrUnavailable) {
+		t.Fatalf("healthy with lost rows: %v", err)
+	}
+	if _, err := l.Append(t.Context(), row("one more")); !errors.Is(err, ErrUnavailable) {
+		t.Fatalf("got %v", err)
+	}
+	release()
+	if err := errors.Join(<-first, <-outcome); err != nil {
+		t.Fatal(err)
+	}
+	told := 0
+	for _, r := range allRows(t, l, in.opener(t)) {
+		if r.Kind == "ledger_resumed" {
+			told++
+			if string(r.Outcome) != `{"lost":7,"written_late":0}` {
+				t.Fatalf("told %s", r.Outcome)
+			}
+		}
+	}
+	if told != 1 || l.Healthy() != nil {
+		t.Fatalf("told %d times, %v", told, l.Healthy())
+	}
+}
+
+func TestForeignRowIsNoPredecessor(t *testing.T) {
+	in := newInstallation(t)
+	l := in.open(t)
+	if _, err := foreign(t, in).Exec("INSERT INTO rows VALUES(1, 1, x'00', x'00')"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Append(t.Context(), row("one")); !errors.Is(err, ErrUnavailable) {
+		t.Fatalf("a fork was written: %v", err)
+	}
+}
+
+func TestClosedLedger(t *testing.T) {
+	in := newInstallation(t)
+	l := in.open(t)
+	op := newOperation()
+	mustBegin(t, l, op)
+	l.AppendSoon(row("soon"))
+	outcome := l.End(op.ID, action.Completed, "", row("outcome"))
+	if err := errors.Join(l.Close(), l.Close(), <-outcome); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Append(t.Context(), row("late")); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("Append: %v", err)
+	}
+	l.AppendSoon(row("late"))
+	if err := <-l.End(op.ID, action.Completed, "", row("late")); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("End: %v", err)
+	}
+	if err := l.Rows(t.Context(), in.opener(t), 1, func(Row) error { return nil }); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("Rows: %v", err)
+	}
+	if _, _, err := l.Operation(op.ID); err == nil {
+		t.Error("Operation of a closed ledger")
+	}
+	if r := mustVerify(t, in, in.opener(t)); !r.OK || r.Entries != 3 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestRowsFromAndStop(t *testing.T) {
+	in := newInstallation(t)
+	l := in.open(t)
+	for i := range 3 * rowsAtOnce {
+		l.AppendSoon(row(fmt.Sprint(i)))
+	}
+	o := in.opener(t)
+	next := int64(rowsAtOnce)
+	err := l.Rows(t.Context(), o, next, func(r Row) error {
+		if r.N != next {
+			return fmt.Errorf("row %d, want %d", r.N, next)
+		}
+		next++
+		// A row written meanwhile does not prolong the reading.
+		l.AppendSoon(row("meanwhile"))
+		return nil
+	})
+	if err != nil || next != 3*rowsAtOnce+1 {
+		t.Fatalf("up to %d: %v", next-1, err)
+	}
+	stop := errors.New("enough")
+	if err := l.Rows(t.Context(), o, 1, func(Row) error { return stop }); !errors.Is(err, stop) {
+		t.Fatalf("got %v", err)
+	}
+	stranger := newInstallation(t).opener(t)
+	if err := l.Rows(t.Context(), stranger, 1, func(Row) error { return nil }); err == nil {
+		t.Fatal("rows opened with a stranger's key")
+	}
+	if err := l.Rows(t.Context(), nil, 1, func(Row) error { return nil }); err == nil {
+		t.Fatal("rows opened without a key")
+	}
+}
