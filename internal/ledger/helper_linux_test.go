@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -26,6 +27,7 @@ var parts = map[string]func(l func() *Ledger) error{
 	"full disk": playFullDisk,
 	"readonly":  playReadOnly,
 	"umask":     playUmask,
+	"canary":    playCanary,
 }
 
 func TestMain(m *testing.M) {
@@ -66,7 +68,12 @@ func (in installation) command(part string) *exec.Cmd {
 
 func (in installation) start(t testing.TB, part string) *process {
 	t.Helper()
-	p := &process{cmd: in.command(part)}
+	return startCommand(t, in.command(part))
+}
+
+func startCommand(t testing.TB, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{cmd: cmd}
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -158,4 +165,30 @@ func playWorkload(open func() *Ledger) error {
 			fmt.Println("denied", queued.ID)
 		}
 	}
+}
+
+// playCanary writes its secret into every sealed part and waits.
+func playCanary(open func() *Ledger) error {
+	l := open()
+	secret := os.Getenv("CANARY")
+	text, _ := json.Marshal(map[string]string{"http:billing.read": "/v1/invoices?key=" + secret})
+	r := Row{Kind: "op-kind " + secret, SessionID: "session " + secret,
+		Verified: text, Claimed: text, Granted: text, Request: text, Outcome: text}
+	op := newOperation()
+	l.AppendSoon(r)
+	if _, err := l.Append(background, r); err != nil {
+		return err
+	}
+	if _, err := l.Queue(background, op, r); err != nil {
+		return err
+	}
+	if _, err := l.Begin(background, op, r, nil); err != nil {
+		return err
+	}
+	if err := <-l.End(op.ID, action.Completed, "", r); err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	io.Copy(io.Discard, os.Stdin)
+	return nil
 }
