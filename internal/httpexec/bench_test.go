@@ -85,3 +85,9 @@ func BenchmarkScrub(b *testing.B) {
 		}
 	}
 }
+
+func BenchmarkNewScrubber(b *testing.B) {
+	for b.Loop() {
+		newScrubber([]byte(secret)).wipe()
+	}
+}

@@ -2,6 +2,7 @@ package httpexec
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -36,10 +37,12 @@ type conn struct {
 type limitedReader struct {
 	r    io.Reader
 	left int64
+	err  error // the first one: parsers may hide it behind a complaint about half a line
 }
 
 func (l *limitedReader) Read(p []byte) (int, error) {
 	if l.left <= 0 {
+		l.err = cmp.Or(l.err, errHeadTooLong)
 		return 0, errHeadTooLong
 	}
 	if int64(len(p)) > l.left {
@@ -47,6 +50,7 @@ func (l *limitedReader) Read(p []byte) (int, error) {
 	}
 	n, err := l.r.Read(p)
 	l.left -= int64(n)
+	l.err = cmp.Or(l.err, err)
 	return n, err
 }
 

@@ -117,15 +117,17 @@ func (cn *conn) send(t Target, c Credential, r action.HTTP) *outgoing {
 
 // readHead reads up to the end of the headers of the final answer.
 func (cn *conn) readHead(method string) (*http.Response, error) {
-	cn.in.left = maxHead
+	cn.in.left, cn.in.err = maxHead, nil
 	req := &http.Request{Method: method}
 	for range maxInterim {
 		resp, err := http.ReadResponse(cn.br, req)
 		switch {
-		case err != nil && cn.in.left <= 0:
+		case cn.in.err == errHeadTooLong:
 			return nil, errHeadTooLong
-		case err != nil:
-			return nil, readingHead(err)
+		case err != nil && cn.in.err != nil:
+			return nil, plain(cn.in.err)
+		case err != nil: // the parser's own words quote the upstream
+			return nil, errors.New("the answer is not HTTP")
 		case resp.ProtoMajor != 1, resp.StatusCode < 100, resp.StatusCode == http.StatusSwitchingProtocols:
 			return nil, errors.New("the answer is not HTTP/1.1")
 		case resp.StatusCode < 200:
@@ -135,14 +137,4 @@ func (cn *conn) readHead(method string) (*http.Response, error) {
 		return resp, nil
 	}
 	return nil, errors.New("too many interim answers")
-}
-
-// readingHead keeps the causes that are ours or the system's; whatever else
-// the parser says quotes the upstream.
-func readingHead(err error) error {
-	p := plain(err)
-	if errors.Unwrap(p) == nil {
-		return errors.New("the answer is not HTTP")
-	}
-	return p
 }

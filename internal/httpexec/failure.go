@@ -72,10 +72,8 @@ func plain(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return &cause{"the call was cancelled", context.Canceled}
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):
 		return &cause{"the time limit passed", context.DeadlineExceeded}
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return &cause{"the time limit passed", os.ErrDeadlineExceeded}
 	case errors.As(err, &dns):
 		if dns.IsNotFound {
 			return errors.New("the name does not resolve")
@@ -98,7 +96,7 @@ func plain(err error) error {
 	case errors.Is(err, net.ErrClosed):
 		return &cause{"the connection was closed", net.ErrClosed}
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return &cause{"the time limit passed", os.ErrDeadlineExceeded}
+		return &cause{"the time limit passed", context.DeadlineExceeded}
 	}
 	return errors.New("the exchange failed")
 }

@@ -7,8 +7,8 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -249,21 +249,22 @@ func TestNothingIsSentAfterCancel(t *testing.T) {
 	t.Run("in a large body", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		returned := make(chan struct{})
-		got := make(chan int64, 1)
+		ended := make(chan error, 1)
 		s := newRawServer(t, func(c net.Conn, _ int, _ string, r *http.Request) bool {
 			io.ReadFull(r.Body, make([]byte, 64<<10))
 			cancel()
 			<-returned
-			n, _ := io.Copy(io.Discard, r.Body)
-			got <- n
+			_, err := io.Copy(io.Discard, r.Body)
+			ended <- err
 			return false
 		})
 		body := make([]byte, 64<<20) // more than the kernel takes
 		_, err := newExecutor(t).Do(ctx, s.target(), bearer, action.HTTP{Method: "POST", Path: "/", Body: body})
 		close(returned)
 		wantCancelled(t, err, true)
-		if n := <-got; n > int64(len(body))/2 {
-			t.Errorf("%d bytes arrived after the cancel", n)
+		// A reset, not an end: what the kernel held back was dropped, not sent.
+		if err := <-ended; !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("the upstream saw %v", err)
 		}
 	})
 	t.Run("waiting for the answer", func(t *testing.T) {
@@ -302,6 +303,7 @@ func wantCancelled(t *testing.T, err error, maybe bool) {
 }
 
 func TestDeadlines(t *testing.T) {
+	const enough = 500 * time.Millisecond // for the request to arrive, on a busy machine too
 	release := make(chan struct{})
 	defer close(release)
 	silent := func(first string) *rawServer {
@@ -312,20 +314,20 @@ func TestDeadlines(t *testing.T) {
 		})
 	}
 	target := silent("").target()
-	target.Timeout = 50 * time.Millisecond
-	if err := refused(t, newExecutor(t), target, bearer, get); !err.MaybeSent || !errors.Is(err, os.ErrDeadlineExceeded) {
+	target.Timeout = enough
+	if err := refused(t, newExecutor(t), target, bearer, get); !err.MaybeSent || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("no answer: %+v", err)
 	}
 	target = silent("HTTP/1.1 200 OK\r\nContent-Le").target()
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), enough)
 	defer cancel()
 	_, err := newExecutor(t).Do(ctx, target, bearer, get)
 	var typed *Error
-	if !errors.As(err, &typed) || !typed.MaybeSent || !errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, context.DeadlineExceeded) {
+	if !errors.As(err, &typed) || !typed.MaybeSent || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("half a head: %v", err)
 	}
 	target = silent("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc").target()
-	target.Timeout = 50 * time.Millisecond
+	target.Timeout = enough
 	if res := do(t, newExecutor(t), target, get); !res.Truncated || string(res.Body) != "abc" {
 		t.Errorf("half a body: %+v", res)
 	}

@@ -17,6 +17,7 @@ const mark = "[redacted by yett]"
 type scrubber struct {
 	patterns []pattern
 	first    [256]uint16 // which patterns may begin with this byte; escaped if it begins an escape
+	second   [256]uint16 // which patterns may go on with this byte after an unescaped one
 	backing  []byte      // of every pattern: wiped at the end
 	scratch  []byte
 	longest  int
@@ -34,7 +35,7 @@ const escaped = 1 << 15
 
 func newScrubber(secret []byte) *scrubber {
 	n := len(secret)
-	s := &scrubber{backing: make([]byte, 0, 16*n+64)}
+	s := &scrubber{backing: make([]byte, 0, 16*n+64), patterns: make([]pattern, 0, 9)}
 	s.add(secret, false, false)
 	from := len(s.backing)
 	s.backing = append(s.backing, secret...)
@@ -60,9 +61,13 @@ func newScrubber(secret []byte) *scrubber {
 		clear(plain)
 	}
 	clear(scratch)
-	s.first['%'] |= escaped
-	s.first['\\'] |= escaped
-	s.first['&'] |= escaped
+	for _, c := range []byte{'%', '\\', '&'} {
+		s.first[c] |= escaped
+		s.second[c] = escaped - 1
+	}
+	for _, c := range []byte{0, '\r', '\n', '+'} { // gaps; a plus may be a space
+		s.second[c] = escaped - 1
+	}
 	return s
 }
 
@@ -76,6 +81,8 @@ func (s *scrubber) add(text []byte, left, right bool) {
 	bit := uint16(1) << len(s.patterns)
 	s.first[p.text[0]] |= bit
 	s.first[upper(p.text[0])] |= bit
+	s.second[p.text[1]] |= bit
+	s.second[upper(p.text[1])] |= bit
 	s.patterns = append(s.patterns, p)
 	s.longest = max(s.longest, len(p.text))
 }
@@ -133,6 +140,8 @@ func (s *scrubber) find(b []byte, cut int, broken bool) []span {
 				}
 			}
 			candidates &^= escaped
+		} else if i+1 < len(b) {
+			candidates &= s.second[b[i+1]]
 		}
 		to, from := 0, i
 		for ; candidates != 0; candidates &= candidates - 1 {

@@ -53,11 +53,8 @@ func schemePort(scheme string) int {
 // Host line, so userinfo, ports, escapes and odd number spellings have no place
 // in it.
 func refuseHost(host string) string {
-	if a, err := netip.ParseAddr(host); err == nil {
-		if a.Zone() != "" {
-			return "an address with a zone is never used"
-		}
-		return ""
+	if _, err := netip.ParseAddr(host); err == nil {
+		return "" // the address rule decides
 	}
 	if host == "" || len(host) > 253 {
 		return "the host is empty or too long"

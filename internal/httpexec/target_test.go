@@ -160,6 +160,13 @@ func TestH06_OddAddressSpellings(t *testing.T) {
 	if len(asked) != 0 || s.connections() != 0 {
 		t.Errorf("looked up %q, %d connections", asked, s.connections())
 	}
+	// The same without the socket's own check behind it.
+	allowing := addressRule{private: true, ownPorts: func() []int { return nil }}
+	for _, a := range []string{"::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1", "::169.254.169.254", "fe80::1", "::1%lo", "::ffff:0.0.0.0"} {
+		if allowing.refuse(netip.AddrPortFrom(netip.MustParseAddr(a), 443)) == "" {
+			t.Errorf("%s is not refused", a)
+		}
+	}
 	rule := addressRule{ownPorts: func() []int { return nil }}
 	for _, a := range []string{"1.1.1.1", "8.8.8.8", "172.32.0.1", "169.253.1.1", "2606:4700::1111", "64:ff9b::1.1.1.1", "2002:101:101::1"} {
 		if reason := rule.refuse(netip.AddrPortFrom(netip.MustParseAddr(a), 443)); reason != "" {
@@ -210,6 +217,13 @@ func TestH07_RebindingResolver(t *testing.T) {
 			}
 		})
 	}
+	t.Run("mixed, allowed first", func(t *testing.T) {
+		target := s.target()
+		target.Host = "api.example.com"
+		if err := refused(t, newExecutor(t, resolving("127.0.0.1", "169.254.169.254")), target, bearer, get); err.Code != CodeTargetBlocked || err.MaybeSent {
+			t.Errorf("%+v", err)
+		}
+	})
 	t.Run("the socket's own check", func(t *testing.T) {
 		rule := addressRule{ownPorts: func() []int { return nil }}
 		c, err := dial(t.Context(), rule, []netip.AddrPort{netip.MustParseAddrPort(s.Addr().String())})
