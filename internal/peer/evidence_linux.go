@@ -38,10 +38,7 @@ func gatherOnce(fd int) (account, error) {
 	}
 	before, a, readErr := read(id)
 	after, imageErr := readImage(id.pid)
-	again, idErr := identify(fd)
-	if !alive(fd) {
-		return account{}, ErrGone
-	}
+	again, idErr := identify(fd) // polls last: alive now means alive all the while
 	if err := errors.Join(readErr, imageErr, idErr); err != nil {
 		return account{}, noAttribution("%w", err)
 	}

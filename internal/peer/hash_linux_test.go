@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,7 +39,9 @@ func TestU08_HashIsOfTheRunningImage(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.Hash(t.Context())
-		p.Hash(t.Context()) // once
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		p.Hash(ended) // once: it would find no time
 		if f := p.Evidence().Filesystem; f.SHA256 != want || f.NotHashed != "" {
 			t.Errorf("%+v, want the digest of the running image %s", f, want)
 		}
@@ -86,6 +89,24 @@ func TestHash_Deadline(t *testing.T) {
 	p.Hash(ctx)
 	if f := p.Evidence().Filesystem; f.SHA256 != "" || f.NotHashed == "" {
 		t.Errorf("%+v, want not hashed", f)
+	}
+}
+
+// File systems that never answer hold all slots: the next hash gives up.
+func TestHash_GivesUpWhenAllAreStuck(t *testing.T) {
+	_, c := connect(t, program(t))
+	p := of(t, c)
+	for range cap(hashSlots) {
+		hashSlots <- struct{}{}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	p.Hash(ctx)
+	for range cap(hashSlots) {
+		<-hashSlots
+	}
+	if f := p.Evidence().Filesystem; f.SHA256 != "" || f.NotHashed != "no time left to begin" {
+		t.Errorf("%+v", f)
 	}
 }
 

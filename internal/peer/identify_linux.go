@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -10,13 +11,14 @@ import (
 )
 
 // identity is what a pidfd says of its process. Ids are effective ones, as in
-// SO_PEERCRED; pid and ppid are 0 where this pid namespace does not see them.
+// SO_PEERCRED; ppid is 0 where this pid namespace does not see the parent.
 type identity struct {
 	pid, ppid, uid, gid int
 }
 
 // identify asks the pidfd itself, and where the kernel cannot (before 6.13)
-// reads /proc between two polls. Tests set it to one way or the other.
+// reads /proc. Both ways poll the pidfd last, so that an answer also means:
+// the process lived until now. Tests set it to one way or the other.
 var identify = func(fd int) (identity, error) {
 	id, err := identifyByInfo(fd)
 	if err != nil { // whatever the errno: it does not say whether the process lives
@@ -37,36 +39,33 @@ func identifyByInfo(fd int) (identity, error) {
 		return identity{}, fmt.Errorf("asking the pidfd: %w", err)
 	}
 	if info.Mask&want != want || info.Tgid == 0 {
-		return identity{}, noAttribution("the process is in another pid namespace")
+		return identity{}, noAttribution("it is in another pid namespace")
 	}
 	return identity{pid: int(info.Tgid), ppid: int(info.Ppid), uid: int(info.Euid), gid: int(info.Egid)}, nil
 }
 
 // identifyByProc uses the pidfd's fdinfo and /proc/PID/status.
 func identifyByProc(fd int) (identity, error) {
+	var st statusFacts
+	pid, err := pidOfFdinfo(fd)
+	if err == nil {
+		st, err = readStatus(pid)
+	}
 	if !alive(fd) {
 		return identity{}, ErrGone
 	}
-	pid, err := pidOfFdinfo(fd)
 	if err != nil {
-		return identity{}, err
-	}
-	st, readErr := readStatus(pid)
-	if !alive(fd) { // now the number was this process's all the while
-		return identity{}, ErrGone
-	}
-	if readErr != nil {
-		return identity{}, noAttribution("reading its status: %w", readErr)
+		return identity{}, noAttribution("reading about the process: %w", err)
 	}
 	return identity{pid: pid, ppid: st.ppid, uid: st.euid, gid: st.egid}, nil
 }
 
-// pidOfFdinfo reads the "Pid:" line: -1 after a reap, 0 in an unseen pid
-// namespace.
+// pidOfFdinfo reads the "Pid:" line, which is -1 after a reap and 0 in a pid
+// namespace that is not seen from here.
 func pidOfFdinfo(fd int) (int, error) {
 	text, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(fd))
 	if err != nil {
-		return 0, noAttribution("reading the pidfd's fdinfo: %w", err)
+		return 0, err
 	}
 	for line := range strings.Lines(string(text)) {
 		value, ok := strings.CutPrefix(line, "Pid:")
@@ -74,17 +73,15 @@ func pidOfFdinfo(fd int) (int, error) {
 			continue
 		}
 		pid, err := strconv.Atoi(strings.TrimSpace(value))
-		switch {
-		case err != nil:
-			return 0, noAttribution("fdinfo of the pidfd: %w", err)
-		case pid < 0:
-			return 0, ErrGone
-		case pid == 0:
-			return 0, noAttribution("the process is in another pid namespace")
+		if err != nil {
+			return 0, fmt.Errorf("fdinfo of the pidfd: %w", err)
+		}
+		if pid <= 0 {
+			return 0, errors.New("it is in another pid namespace")
 		}
 		return pid, nil
 	}
-	return 0, noAttribution("the descriptor is not a pidfd")
+	return 0, errors.New("the descriptor is not a pidfd")
 }
 
 // alive polls a pidfd, which becomes readable when its process exits, reaped

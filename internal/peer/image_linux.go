@@ -21,9 +21,9 @@ type image struct {
 	mode     uint32
 }
 
-func (i image) same(other image) bool {
-	return i.dev == other.dev && i.ino == other.ino && (i.state == exeHidden) == (other.state == exeHidden)
-}
+// same compares identities; a hidden image has none, so two hidden ones are
+// alike and differ from every other.
+func (i image) same(other image) bool { return i.dev == other.dev && i.ino == other.ino }
 
 // readImage looks through /proc/PID/exe. The caller polls the pidfd around it.
 // It asks no file system that could make it wait: a program may lie on a FUSE

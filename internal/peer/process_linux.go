@@ -146,13 +146,10 @@ func (p *Process) Recheck() error {
 }
 
 func (p *Process) recheck(fd int) error {
-	if !alive(fd) {
-		return ErrGone
-	}
 	k := p.evidence.Kernel
-	id, idErr := identify(fd)
 	img, imgErr := readImage(k.PID)
-	if !alive(fd) {
+	id, idErr := identify(fd) // polls last: alive now means alive all the while
+	if errors.Is(idErr, ErrGone) {
 		return ErrGone
 	}
 	if err := errors.Join(idErr, imgErr); err != nil {
@@ -161,7 +158,7 @@ func (p *Process) recheck(fd int) error {
 	if id.uid != k.UID {
 		return fmt.Errorf("%w: user %d, was %d", ErrChanged, id.uid, k.UID)
 	}
-	if !img.same(image{state: k.ExeState, dev: k.ExeDevice, ino: k.ExeInode}) {
+	if !img.same(image{dev: k.ExeDevice, ino: k.ExeInode}) {
 		return fmt.Errorf("%w: another program", ErrChanged)
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -123,11 +124,26 @@ func TestOf_DoneWhileTheSocketStaysOpen(t *testing.T) {
 		p := of(t, c)
 		h.order("leave late") // a child keeps the socket
 		wait(t, p.Done(), "the exit of the peer")
-		if p.Alive() || !errors.Is(p.Recheck(), ErrGone) {
-			t.Errorf("alive %v, Recheck = %v after the exit", p.Alive(), p.Recheck())
+		if err := p.Recheck(); p.Alive() || !errors.Is(err, ErrGone) || errors.Is(err, ErrChanged) {
+			t.Errorf("alive %v, Recheck = %v after the exit", p.Alive(), err)
 		}
 		h.obeys("now") // the orphan writes, so the socket was open
 	})
+}
+
+// Reads of argv that never end leave the claims out and hold up nothing else.
+func TestOf_ClaimsThatDoNotCome(t *testing.T) {
+	_, c := connect(t, program(t))
+	for range cap(claimSlots) {
+		claimSlots <- struct{}{}
+	}
+	e := of(t, c).Evidence()
+	for range cap(claimSlots) {
+		<-claimSlots
+	}
+	if e.Claimed.Argv != nil || e.Kernel.ExeState != exeFile || e.Kernel.StartTicks == 0 {
+		t.Errorf("%+v", e)
+	}
 }
 
 func TestProcess_AfterClose(t *testing.T) {
@@ -290,6 +306,63 @@ func TestOf_OtherUserNamespaceRefused(t *testing.T) {
 	}
 }
 
+// A hidden process of our account in a namespace that somebody else made: its
+// links cannot be read, and still it is told.
+func TestOf_HiddenInOtherUserNamespace(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to make a user namespace for another account")
+	}
+	dir, err := os.MkdirTemp("", "peer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "peer.test")
+	copyTo(t, file, 0o755)
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	l, path := listen(t)
+	judged := make(map[bool]int)
+	for _, apart := range []bool{false, true} {
+		cmd := exec.Command(file, path, "hidden")
+		cmd.Dir = "/"
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinary, Gid: ordinary}}
+		if apart {
+			cmd.SysProcAttr = &syscall.SysProcAttr{
+				Credential:  &syscall.Credential{Uid: 0, Gid: 0},
+				Cloneflags:  unix.CLONE_NEWUSER,
+				UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: ordinary, Size: 1}},
+				GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: ordinary, Size: 1}},
+			}
+		}
+		h := startCmd(t, cmd, "client")
+		h.expect("ok")
+		accept(t, l)
+		judged[apart] = h.pid()
+	}
+	judge := exec.Command(file, fmt.Sprint(judged[false]), fmt.Sprint(judged[true]))
+	judge.Dir = "/"
+	judge.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinary, Gid: ordinary}}
+	h := startCmd(t, judge, "judge")
+	h.expect("link false, other false")
+	h.expect("link false, other true")
+}
+
+// playJudge says of each process whether its namespace link can be read, and
+// whether it is in another user namespace.
+func playJudge(args []string) error {
+	for _, arg := range args {
+		pid, err := strconv.Atoi(arg)
+		if err != nil {
+			return err
+		}
+		_, known := namespaceDiffers(pid, "user")
+		fmt.Printf("link %v, other %v\n", known, otherUserNamespace(pid))
+	}
+	return nil
+}
+
 // Only root can make a pid namespace without a user namespace.
 func TestOf_ContainerIsAWord(t *testing.T) {
 	if os.Geteuid() != 0 {
@@ -305,6 +378,13 @@ func TestOf_ContainerIsAWord(t *testing.T) {
 				t.Errorf("process %d (want %d), words %q", p.PID(), h.pid(), words)
 			}
 		})
+	}
+}
+
+// A hidden process shows no namespace links, but more than one number.
+func TestOf_HiddenContainer(t *testing.T) {
+	if !otherNamespace(os.Getpid(), []int{4711, 1}) || otherNamespace(os.Getpid(), []int{4711}) {
+		t.Error("a pid namespace below ours is not told by the numbers")
 	}
 }
 

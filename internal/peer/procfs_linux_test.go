@@ -15,6 +15,7 @@ var statSeeds = []string{
 var statusSeeds = []string{
 	"Name:\tx\nPPid:\t1\nTracerPid:\t0\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nNSpid:\t9\t1\n",
 	"PPid:\t1\nPPid:\t1\nPPid:\t1\nPPid:\t1\nPPid:\t1\n",
+	"PPid:\t1\nTracerPid:\t0\nUid:\t1\t2\t3\t4\nGid:\t5\t6\t7\t8\nNSpid:\t9\t1\nUid:\t0\t0\t0\t0\n",
 	"Uid:\t1\n", "NSpid:\t\n", "", "PPid", "Name:\tx\\nUid:\t0\n",
 }
 

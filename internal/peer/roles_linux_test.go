@@ -59,6 +59,7 @@ func init() { // the roles start each other
 		"recycle":   playRecycle,
 		"stdio":     playStdio,
 		"shim":      playShim,
+		"judge":     playJudge,
 	}
 }
 

@@ -212,6 +212,23 @@ func TestReader_UnnamedSenderRefused(t *testing.T) {
 	}
 }
 
+// The kernel stops naming senders: the last one named is not believed again.
+func TestReader_NoLongerNamedRefused(t *testing.T) {
+	pair := socketpair(t)
+	c := unixConn(t, pair[0])
+	passCred(t, c)
+	r := NewReader(c, os.Getpid())
+	for _, want := range []error{nil, ErrSender} {
+		if _, err := pair[1].Write([]byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Read(make([]byte, 4)); !errors.Is(err, want) {
+			t.Errorf("Read = %v, want %v", err, want)
+		}
+		withFd(pair[0], func(fd int) error { return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PASSCRED, 0) })
+	}
+}
+
 // What was queued before the option was set has no sender either.
 func TestReader_QueuedBeforeRefused(t *testing.T) {
 	pair := socketpair(t)

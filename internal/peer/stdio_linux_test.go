@@ -195,8 +195,26 @@ func openerCommand(t *testing.T, path string) *exec.Cmd {
 	return cmd
 }
 
-// Nobody reads, and the intrusion is still noticed; a blocked read ends.
-func TestStdio_IntrusionWithoutData(t *testing.T) {
+func TestStdio_IntrusionNoticedWithoutReading(t *testing.T) {
+	r, w := pipe(t)
+	s := guard(t, r, null(t), os.Getpid())
+	openThroughProc(t, w)
+	wait(t, s.Intruded(), "the intrusion")
+}
+
+func openThroughProc(t *testing.T, f *os.File) {
+	t.Helper()
+	withFd(f, func(fd int) error {
+		f, err := os.Open(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f.Close()
+	})
+}
+
+// Nothing is written, and the blocked read ends.
+func TestStdio_IntrusionEndsARead(t *testing.T) {
 	r, w := pipe(t)
 	s := guard(t, r, null(t), os.Getpid())
 	ended := make(chan error, 1)
@@ -204,13 +222,7 @@ func TestStdio_IntrusionWithoutData(t *testing.T) {
 		_, err := s.Reader().Read(make([]byte, 1))
 		ended <- err
 	}()
-	withFd(w, func(fd int) error {
-		f, err := os.Open(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return f.Close()
-	})
+	openThroughProc(t, w)
 	wait(t, s.Intruded(), "the intrusion")
 	if err := <-ended; !errors.Is(err, ErrIntruded) {
 		t.Errorf("Read = %v, want ErrIntruded", err)
@@ -289,6 +301,24 @@ func TestStdio_ReaderNeverMixesSenders(t *testing.T) {
 		n, err := s.Reader().Read(buf)
 		if string(buf[:n]) != want.text || s.Trusted() != want.trusted || err != nil {
 			t.Errorf("Read = %q, %v, trusted %v, want %+v", buf[:n], err, s.Trusted(), want)
+		}
+	}
+}
+
+// ReadLine has taken in bytes of both kinds and given none out.
+func TestStdio_ReaderNeverMixesAfterALongLine(t *testing.T) {
+	pair := socketpair(t)
+	pair[1].WriteString("abc")
+	s := guard(t, pair[0], null(t), os.Getpid())
+	pair[1].WriteString("def")
+	if _, _, err := s.ReadLine(4); err != ErrLineTooLong {
+		t.Fatalf("ReadLine = %v, want ErrLineTooLong", err)
+	}
+	for _, want := range []string{"abcfalse", "deftrue"} {
+		buf := make([]byte, 99)
+		n, err := s.Reader().Read(buf)
+		if got := fmt.Sprint(string(buf[:n]), s.Trusted()); got != want || err != nil {
+			t.Errorf("Read = %s, %v, want %s", got, err, want)
 		}
 	}
 }
