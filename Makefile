@@ -1,0 +1,29 @@
+# build  both programs, static, into bin/
+# try    the whole job with real parts in a scratch home (YES=1 approves by itself)
+# test   everything: formatting, vet, macOS builds, all tests with the race detector
+# bench  what it costs, ratios first
+
+GO      ?= go
+YES     ?=
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo 0.0.0-dev)
+
+.PHONY: build try test bench
+
+build:
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/...
+
+try: build
+	@scripts/need --optional sshd:openssh-server
+	@YES=$(YES) bin/yett try
+
+test:
+	@scripts/need gcc:gcc node:nodejs npm:npm sshd:openssh-server ssh-keygen:openssh-client
+	@scripts/check-format
+	$(GO) vet ./...
+	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) build ./... && GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./...
+	GOOS=darwin GOARCH=amd64 CGO_ENABLED=0 $(GO) build ./... && GOOS=darwin GOARCH=amd64 CGO_ENABLED=0 $(GO) vet ./...
+	@scripts/node-modules
+	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 12m ./...
+
+bench:
+	$(GO) run ./bench
