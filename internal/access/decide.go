@@ -2,7 +2,6 @@ package access
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/yett-broker/yett/internal/action"
 )
@@ -62,7 +61,7 @@ func (p *Policy) outsideHTTP(c *Capability, h *action.HTTP) string {
 	}
 	own := ownParameter(p.credentials[c.Credential].Kind)
 	for _, name := range h.QueryNames() {
-		if own != "" && strings.EqualFold(name, own) {
+		if own != "" && action.FoldParameter(name) == own {
 			return "query parameter " + own + " belongs to the credential"
 		}
 		if c.Query != nil && !slices.Contains(c.Query, name) {
@@ -72,7 +71,7 @@ func (p *Policy) outsideHTTP(c *Capability, h *action.HTTP) string {
 	return ""
 }
 
-// ownParameter is the query parameter that carries a credential of a kind: RFC
+// ownParameter is the folded query parameter that carries a credential of a kind: RFC
 // 6750 section 2.3 lets a bearer token stand in the query, where it would
 // compete with the broker's.
 func ownParameter(kind string) string {

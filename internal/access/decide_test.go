@@ -157,8 +157,8 @@ func TestQueryNames(t *testing.T) {
 
 // H10: the credential goes where its kind says; an agent cannot put one there.
 func TestH10_CredentialsOwnPlaceIsNotTheAgents(t *testing.T) {
-	p := httpPolicy(t, "methods = [\"GET\"]\npaths = [\"/v1\"]\nquery = [\"access_token\"]\n")
-	for _, name := range []string{"access_token", "Access_Token", "ACCESS_TOKEN"} {
+	p := httpPolicy(t, "methods = [\"GET\"]\npaths = [\"/v1\"]\n")
+	for _, name := range []string{"access_token", "Access_Token", "ACCESS_TOKEN", "access.token", " access_token", "access_token[]"} {
 		if d := p.Decide(all, get(t, "/v1", map[string][]string{name: {"x"}})); d.Allowed || d.Code != CodeOutside {
 			t.Errorf("query parameter %s: %+v", name, d)
 		}

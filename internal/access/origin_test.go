@@ -68,6 +68,29 @@ func TestH04_OriginIsNotAURL(t *testing.T) {
 	}
 }
 
+// The file says what is wrong, not only that something is.
+func TestH04_OriginProblemsAreNamed(t *testing.T) {
+	for origin, want := range map[string]string{
+		"https://user:pass@a.example":               "no user",
+		"http://api.example.com:x@192.0.2.1/":       "no user",
+		"https://a.example/":                        "no path",
+		"https://a.example?x":                       "no path",
+		"ftp://a.example":                           "scheme",
+		"a.example":                                 "scheme://host",
+		"https://a.example:99999":                   "port",
+		"https://127.1":                             "four decimal numbers",
+		"https://[0:0::1]":                          "[::1]",
+		"https://[::ffff:8.8.8.8]":                  "8.8.8.8",
+		"https://169.254.169.254":                   "metadata",
+		"https://*.example":                         "not a valid name",
+		"https://" + strings.Repeat("a", 64) + ".b": "not a valid name",
+	} {
+		if _, err := parseOrigin(origin); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want …%s…", origin, err, want)
+		}
+	}
+}
+
 func TestH13_PlainHTTP(t *testing.T) {
 	file := func(origin, more string) string {
 		return fmt.Sprintf("[credential.a]\nkind = \"bearer\"\norigin = \"%s\"\n%s\n", origin, more)

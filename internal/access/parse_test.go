@@ -367,6 +367,20 @@ colour = "red"
 	}
 }
 
+func TestProblemsAreBounded(t *testing.T) {
+	var file strings.Builder
+	for i := range 3 * maxProblems {
+		fmt.Fprintf(&file, "k%d = 1\n", i)
+	}
+	_, err := Parse([]byte(file.String()))
+	var problems Problems
+	if !errors.As(err, &problems) || len(problems) != maxProblems+1 || problems[maxProblems].String() != "line 101: and 200 more problems from here on" {
+		t.Errorf("%d problems", len(problems))
+	}
+	wantProblem(t, strings.Repeat("k", 5000)+" = 1\n", 1, strings.Repeat("k", 200)+"...", "unknown key")
+	wantProblem(t, "\"\\u001b[2J\" = 1\n", 1, `"\x1b[2J"`, "unknown key")
+}
+
 func TestUnusedKeyHasNoPlace(t *testing.T) {
 	wantProblem(t, "[credential.k]\nkind = \"ssh-key\"\n", 1, "credential.k", "no host names this key")
 }

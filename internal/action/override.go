@@ -11,7 +11,7 @@ import (
 
 // overrideNames are parameters by which web frameworks and API gateways let a
 // request say 'read me as another method' or 'add these headers', spelled as
-// foldParameter spells them: Rack, Symfony and Laravel (_method), Salesforce
+// FoldParameter spells them: Rack, Symfony and Laravel (_method), Salesforce
 // (_HttpMethod), Firebase (x-http-method-override), Google ($httpHeaders).
 var overrideNames = map[string]bool{
 	"_method":                true,
@@ -24,12 +24,13 @@ var overrideNames = map[string]bool{
 	"x_method_override":      true,
 }
 
-func isOverrideName(name string) bool { return overrideNames[foldParameter(name)] }
+func isOverrideName(name string) bool { return overrideNames[FoldParameter(name)] }
 
-// foldParameter spells a parameter name as the most lenient upstream reads it:
+// FoldParameter spells a parameter name as the most lenient upstream reads it,
+// so that a name can be refused in every spelling of it:
 // PHP drops leading spaces, reads '.', ' ' and a lone '[' as '_', takes
 // 'name[]' for name and ends it at a NUL.
-func foldParameter(name string) string {
+func FoldParameter(name string) string {
 	name, _, _ = strings.Cut(name, "\x00")
 	name = strings.TrimSpace(name)
 	if base, _, ok := strings.Cut(name, "["); ok && base != "" {
