@@ -28,6 +28,7 @@ var parts = map[string]func(l func() *Ledger) error{
 	"readonly":  playReadOnly,
 	"umask":     playUmask,
 	"canary":    playCanary,
+	"append":    playAppend,
 }
 
 func TestMain(m *testing.M) {
@@ -191,4 +192,13 @@ func playCanary(open func() *Ledger) error {
 	fmt.Println("ready")
 	io.Copy(io.Discard, os.Stdin)
 	return nil
+}
+
+// playAppend is a broker's whole life.
+func playAppend(open func() *Ledger) error {
+	l := open()
+	for range 500 {
+		l.AppendSoon(row("soon"))
+	}
+	return l.Close()
 }

@@ -372,3 +372,17 @@ func TestRowsFromAndStop(t *testing.T) {
 		t.Fatal("rows opened without a key")
 	}
 }
+
+// TestCommitsAreDurable looks at what the writing connection really has; a
+// kill cannot tell a synced commit from one in the page cache.
+func TestCommitsAreDurable(t *testing.T) {
+	l := newInstallation(t).open(t)
+	for pragma, want := range map[string]string{
+		"journal_mode": "wal", "synchronous": "2", "fullfsync": "1", "checkpoint_fullfsync": "1", "temp_store": "2",
+	} {
+		var got string
+		if err := l.w.conn.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got); err != nil || got != want {
+			t.Errorf("%s is %s: %v", pragma, got, err)
+		}
+	}
+}
