@@ -6,7 +6,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"golang.org/x/crypto/ssh"
@@ -17,23 +19,65 @@ import (
 )
 
 // keygen makes a key pair with OpenSSH's own program and returns the path of
-// the private part and both contents.
+// the private part and both contents. RSA keys are slow to make: they are one
+// key in different forms.
 func keygen(t testing.TB, args ...string) (path string, private []byte, publicLine string) {
 	t.Helper()
+	if slices.Contains(args, "rsa") {
+		return rsaInForm(t, args)
+	}
 	path = filepath.Join(t.TempDir(), "key")
-	args = append([]string{"-q", "-f", path}, args...)
+	sshKeygen(t, append([]string{"-q", "-f", path}, args...)...)
+	return path, read(t, path), strings.TrimSpace(string(read(t, path+".pub")))
+}
+
+var rsaPair struct {
+	sync.Mutex
+	private, public []byte
+}
+
+// rsaInForm writes the RSA key as args demand, which are those of making one.
+func rsaInForm(t testing.TB, args []string) (path string, private []byte, publicLine string) {
+	t.Helper()
+	rsaPair.Lock()
+	defer rsaPair.Unlock()
+	if rsaPair.private == nil {
+		path := filepath.Join(t.TempDir(), "rsa")
+		sshKeygen(t, "-q", "-t", "rsa", "-b", "2048", "-N", "", "-C", "", "-f", path)
+		rsaPair.private, rsaPair.public = read(t, path), read(t, path+".pub")
+	}
+	path = filepath.Join(t.TempDir(), "key")
+	for name, content := range map[string][]byte{path: rsaPair.private, path + ".pub": rsaPair.public} {
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change := []string{"-q", "-p", "-P", "", "-f", path}
+	for i := 0; i+1 < len(args); i += 2 {
+		switch args[i] {
+		case "-t", "-b", "-C":
+		default:
+			change = append(change, args[i], args[i+1])
+		}
+	}
+	sshKeygen(t, change...)
+	return path, read(t, path), strings.TrimSpace(string(rsaPair.public))
+}
+
+func sshKeygen(t testing.TB, args ...string) {
+	t.Helper()
 	if out, err := exec.Command("ssh-keygen", args...).CombinedOutput(); err != nil {
 		t.Fatalf("ssh-keygen %q: %v: %s (Debian: apt-get install openssh-client)", args, err, out)
 	}
-	private, err := os.ReadFile(path)
+}
+
+func read(t testing.TB, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	public, err := os.ReadFile(path + ".pub")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path, private, strings.TrimSpace(string(public))
+	return b
 }
 
 func TestS01_AlgorithmsFollowTheListedKeys(t *testing.T) {

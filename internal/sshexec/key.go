@@ -96,9 +96,6 @@ func solePrivateBlock(text []byte) ([]byte, error) {
 func blockReason(b *pem.Block) (reason KeyReason, private bool) {
 	switch b.Type {
 	case "OPENSSH PRIVATE KEY", "PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY":
-		if b.Headers["DEK-Info"] != "" || b.Headers["Proc-Type"] != "" {
-			return KeyEncrypted, true
-		}
 		return "", true
 	case "ENCRYPTED PRIVATE KEY":
 		return KeyEncrypted, true
