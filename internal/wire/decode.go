@@ -40,6 +40,9 @@ func DecodeRequest(frame []byte) (Request, *Error) {
 	case len(in.ID) == 0 || (in.ID[0] != '"' && in.ID[0] != '-' && (in.ID[0] < '0' || in.ID[0] > '9')):
 		req.ID = nil
 		return req, Errorf(CodeProtocolError, "the request has no usable id (a string or a number)")
+	case len(in.ID) > maxID:
+		req.ID = nil
+		return req, Errorf(CodeProtocolError, "the request's id is longer than %d bytes", maxID)
 	case err != nil:
 		return req, err
 	case in.JSONRPC != "2.0":
@@ -113,6 +116,10 @@ func checkStrict(frame []byte) *Error {
 		}
 	}
 }
+
+// maxID bounds what a reply repeats: an id as long as a frame would make the
+// reply longer than a frame.
+const maxID = 256
 
 // maxMembers bounds the quadratic comparison of member names.
 const maxMembers = 256
