@@ -398,9 +398,9 @@ func TestAbsurdFiles(t *testing.T) {
 	for name, c := range map[string]struct{ file, message string }{
 		"arrays":        {"a=" + strings.Repeat("[", maxFile-2), "nested"},
 		"inline tables": {"a=" + strings.Repeat("{a=", (maxFile-2)/3), "nested"},
-		"dotted key":    {strings.Repeat("a.", maxFile/2-2) + "a=1", "unknown key"},
-		"dotted table":  {"[" + strings.Repeat("a.", maxFile/2-2) + "a]", "unknown key"},
-		"dotted values": {"credential" + strings.Repeat(".a", 1<<17) + "={" + strings.Repeat("b.", 1<<17) + "c=1}", "kind is missing"},
+		"dotted key":    {strings.Repeat("a.", maxFile/16) + "a=1", "unknown key"},
+		"dotted table":  {"[" + strings.Repeat("a.", maxFile/16) + "a]", "unknown key"},
+		"dotted values": {"credential" + strings.Repeat(".a", 1<<14) + "={" + strings.Repeat("b.", 1<<14) + "c=1}", "kind is missing"},
 		"many keys":     {"[credential.a]\n" + numbered("k%d=1\n"), "more than 10000 keys"},
 		"many tables":   {numbered("[credential.k%d]\n"), "more than 10000 keys"},
 		"inline keys":   {"credential={" + numbered("k%d=1,") + "z=1}", "more than 10000 keys"},
@@ -424,7 +424,7 @@ func TestAbsurdFiles(t *testing.T) {
 
 func numbered(format string) string {
 	var b strings.Builder
-	for i := 0; b.Len() < maxFile-100; i++ {
+	for i := 0; b.Len() < maxFile/4; i++ {
 		fmt.Fprintf(&b, format, i)
 	}
 	return b.String()
