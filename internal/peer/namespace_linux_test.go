@@ -121,16 +121,8 @@ func TestOf_HiddenInOtherUserNamespace(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root to make a user namespace for another account")
 	}
-	dir, err := os.MkdirTemp("", "peer")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	file := filepath.Join(dir, "peer.test")
+	file := filepath.Join(sharedDir(t), "peer.test")
 	copyTo(t, file, 0o755)
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
 	l, path := listen(t)
 	judged := make(map[bool]int)
 	for _, apart := range []bool{false, true} {

@@ -126,10 +126,11 @@ func copyTo(t *testing.T, to string, mode os.FileMode) {
 	}
 }
 
-// listen makes a socket as the broker does.
-func listen(t *testing.T) (*net.UnixListener, string) {
+// sharedDir makes a directory that other accounts can enter, wherever TMPDIR
+// points, with a name short enough for sockets.
+func sharedDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "peer") // short: socket paths are
+	dir, err := os.MkdirTemp("/tmp", "peer")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +138,13 @@ func listen(t *testing.T) (*net.UnixListener, string) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(dir, "s")
+	return dir
+}
+
+// listen makes a socket as the broker does.
+func listen(t *testing.T) (*net.UnixListener, string) {
+	t.Helper()
+	path := filepath.Join(sharedDir(t), "s")
 	config := net.ListenConfig{Control: ListenControl}
 	l, err := config.Listen(t.Context(), "unix", path)
 	if err != nil {
@@ -213,13 +220,9 @@ func asOrdinary(t *testing.T, body func(t *testing.T)) {
 		body(t)
 		return
 	}
-	dir, err := os.MkdirTemp("", "peer")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := sharedDir(t)
 	own := filepath.Join(dir, "own")
-	if err := errors.Join(os.Chmod(dir, 0o755), os.Mkdir(own, 0o755), os.Chown(own, ordinary, ordinary)); err != nil {
+	if err := errors.Join(os.Mkdir(own, 0o755), os.Chown(own, ordinary, ordinary)); err != nil {
 		t.Fatal(err)
 	}
 	binary := filepath.Join(dir, "peer.test")

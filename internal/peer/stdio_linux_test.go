@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -360,15 +361,10 @@ func TestStdio_WatchDenied(t *testing.T) {
 	}
 	r, w := pipe(t)
 	defer w.Close()
-	cmd := exec.Command("/proc/self/exe", fmt.Sprint(os.Getpid()))
-	dir := t.TempDir()
-	copyTo(t, dir+"/shim", 0o755)
-	if err := errors.Join(os.Chmod(dir, 0o755), os.Chmod(dir+"/..", 0o755)); err != nil {
-		t.Fatal(err)
-	}
-	cmd.Path = dir + "/shim"
-	cmd.SysProcAttr = inNamespace("", 0).SysProcAttr
-	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: ordinary, Gid: ordinary}
+	shim := filepath.Join(sharedDir(t), "shim")
+	copyTo(t, shim, 0o755)
+	cmd := exec.Command(shim, fmt.Sprint(os.Getpid()))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinary, Gid: ordinary}}
 	h := startWithStdin(t, cmd, "stdio", r)
 	h.expect("guarded pipe false")
 }
