@@ -18,7 +18,7 @@ import (
 
 const (
 	// helloTimeout bounds the greeting when the caller's context does not.
-	helloTimeout = 5 * time.Second
+	helloTimeout = 3 * time.Second
 	// writeTimeout bounds one frame: a broker that does not read for so long
 	// is not going to answer.
 	writeTimeout = 10 * time.Second

@@ -113,6 +113,22 @@ func TestC5_NewBrokerNewSessionNewDecision(t *testing.T) {
 	lacks(t, said, "new session")
 }
 
+// A broker that was restarted between two calls costs no call.
+func TestC5_RestartBetweenCalls(t *testing.T) {
+	home := testHome(t)
+	list := ordinary(func(asked) any { return wire.AccessListResult{Capabilities: []wire.Access{}} })
+	b := startBroker(t, home, list)
+	h := startShim(t, "--home", home).ready()
+	h.call("list_access", "{}")
+	b.stop()
+	startBroker(t, home, list)
+	said, isError := h.call("list_access", "{}")
+	if isError {
+		t.Error(said)
+	}
+	wants(t, said, "This is a new session with Yett")
+}
+
 // Calls that wait while one of them dials share what it finds, so that a
 // broker that hangs is not asked by each of them in turn.
 func TestB8_HungBrokerIsAskedOnce(t *testing.T) {

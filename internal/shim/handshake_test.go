@@ -160,7 +160,7 @@ func TestM15_LineTooLong(t *testing.T) {
 	h := startShim(t).ready()
 	go func() {
 		chunk := strings.Repeat("x", 1<<20)
-		for range maxLine>>20 + 1 {
+		for range 9 {
 			if _, err := h.in.WriteString(chunk); err != nil {
 				return
 			}

@@ -46,8 +46,9 @@ func newLink(home, version string, guard stdioGuard) *link {
 	return &link{home: home, version: version, guard: guard, turn: make(chan struct{}, 1)}
 }
 
-// openWait bounds the making of a channel and a session.
-const openWait = 3 * time.Second
+// openWait bounds the making of a channel and a session. The greeting has its
+// own bound; a session may wait a few seconds for the digest of a large agent.
+const openWait = 8 * time.Second
 
 var errShut = errors.New("yett-mcp is ending")
 

@@ -16,7 +16,7 @@ import (
 )
 
 // settleTime is how long answers may take to leave after the last line came.
-const settleTime = 40 * time.Millisecond
+const settleTime = 80 * time.Millisecond
 
 // maxLine is the longest message of an agent in bytes.
 const maxLine = 8 << 20
