@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -263,20 +264,17 @@ func (t *trial) askPerson(ctx context.Context, p wire.Approval) error {
 	t.say("Now it is your turn. This is what you would run when an agent asks:\n\n")
 	t.say("    yett approve %s --for 10m\n\n", p.ApprovalID)
 	t.say("The passphrase of this scratch vault is:  %s\n\n", t.passphrase)
-	for range 3 {
+	for attempt := 1; ; attempt++ {
 		code, err := t.onTerminal(ctx, "approve", p.ApprovalID, "--for", "10m")
-		if err != nil {
+		if err != nil || code == exitDone {
 			return err
 		}
-		if code == exitDone {
-			return nil
+		if code != exitRefused || attempt == 3 {
+			return errors.New("the card was not approved")
 		}
-		if code != exitRefused {
-			break
-		}
-		t.say("\nNot approved yet. Once more:")
+		fmt.Fprintln(t.out)
+		t.say("Not approved. Once more (Ctrl-C ends the demonstration):")
 	}
-	return fmt.Errorf("the card was not approved")
 }
 
 // act has the agent do what it was allowed to.

@@ -107,8 +107,9 @@ func onDescriptor(line []byte) (*os.File, error) {
 	return r, nil
 }
 
-// onTerminal runs a command for the person at the terminal. What it prints on
-// standard output is shown and kept; the terminal is left as it was found.
+// onTerminal runs a command for the person at the terminal, which is left as it
+// was found. What the command shows is not on record: on the way through here
+// it could come after the question that it belongs to.
 func (t *trial) onTerminal(ctx context.Context, args ...string) (int, error) {
 	in := t.asTerminal.stdin
 	if state, err := term.GetState(int(in.Fd())); err == nil {
@@ -116,14 +117,12 @@ func (t *trial) onTerminal(ctx context.Context, args ...string) (int, error) {
 	}
 	cmd := t.prepare(ctx, t.self, append(args, "--home", t.home)...)
 	cmd.SysProcAttr = nil // it reads from the terminal: it stays in the foreground
-	var out record
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, io.MultiWriter(t.out, &out), t.asTerminal.stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, t.out, t.asTerminal.stderr
 	if err := cmd.Start(); err != nil {
 		return 0, fmt.Errorf("starting yett %s: %w", args[0], err)
 	}
 	t.search.lookAtProcesses()
 	err := cmd.Wait()
-	t.keep("yett "+args[0], &out)
 	var exit *exec.ExitError
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)

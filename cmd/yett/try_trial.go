@@ -153,21 +153,22 @@ func (t *trial) openHost() error {
 	if err := os.Mkdir(files, 0o700); err != nil {
 		return fmt.Errorf("starting an SSH server: %w", err)
 	}
-	host, err := demo.StartSSHDIn(files, "PermitUserRC no", "PrintLastLog no")
-	if err == nil {
+	host, why := demo.StartSSHDIn(files, "PermitUserRC no", "PrintLastLog no")
+	if why == nil {
 		t.atEnd(func() { host.Stop(); host.Unmake() })
-		if t.command, err = probe(host); err == nil {
+		if t.command, why = probe(host); why == nil {
 			t.host, t.probes = host, host.Accepted()
 			t.say("a host at %s wants a private key (OpenSSH)", host.Address)
 			return t.search.canaries.PlantKey("the SSH key", host.ClientKey)
 		}
 	}
+	var err error
 	if t.host, err = demo.StartBuiltinSSHD(); err != nil {
 		return fmt.Errorf("starting an SSH server: %w", err)
 	}
 	t.atEnd(t.host.Stop)
 	t.command = "uptime"
-	t.say("a host at %s wants a private key", t.host.Address)
+	t.say("a host at %s wants a private key (the small SSH server inside yett; OpenSSH cannot be used here: %v)", t.host.Address, why)
 	return t.search.canaries.PlantKey("the SSH key", t.host.ClientKey)
 }
 
