@@ -40,6 +40,9 @@ import (
 // Profile is the profile that this release offers.
 const Profile = "desktop"
 
+// stopGrace is how long a stop waits for the answers of what was waiting.
+const stopGrace = 250 * time.Millisecond
+
 // Limits is the sentence that says what the desktop profile does not stop. It
 // stands on every card.
 const Limits = "Evidence names the file a process was started from, not the code it runs or who steers it: " +
@@ -153,7 +156,14 @@ func (b *Broker) shutDown() {
 	all := b.channelsLocked()
 	b.mu.Unlock()
 	for _, ch := range all {
-		ch.end(session.BrokerStopped)
+		ch.endSession(session.BrokerStopped)
+	}
+	answering := time.Now().Add(stopGrace)
+	for _, ch := range all { // whoever waits is told before the channel closes
+		for len(ch.slot) > 0 && time.Now().Before(answering) {
+			time.Sleep(time.Millisecond)
+		}
+		ch.close()
 	}
 	finished := make(chan struct{})
 	go func() {

@@ -187,12 +187,11 @@ func (ch *channel) read() {
 }
 
 func (ch *channel) readFailed(err error) {
-	var sender *peer.SenderError
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.Is(err, io.ErrUnexpectedEOF):
 	case errors.Is(err, wire.ErrFrameTooLarge):
 		ch.refuse(nil, wire.NewError(wire.CodeFrameTooLarge))
-	case errors.As(err, &sender):
+	case errors.Is(err, peer.ErrSender):
 		ch.endSession(session.EvidenceChanged)
 		ch.refuse(nil, wire.Errorf(wire.CodeAttributionFailed, "Another process wrote into this channel; it is closed."))
 	case isTimeout(err):
@@ -319,7 +318,7 @@ func (ch *channel) reply(id json.RawMessage, result any, fail *wire.Error) {
 
 // refuse records a refusal and answers it.
 func (ch *channel) refuse(id json.RawMessage, fail *wire.Error) {
-	if fail.Code != wire.CodeSessionPending && ch.log.allow(ch.b.Clock.SinceBoot()) {
+	if ch.log.allow(ch.b.Clock.SinceBoot()) {
 		detail := map[string]any{"message": fail.Message}
 		for k, v := range fail.Data {
 			detail[k] = v

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/yett-broker/yett/internal/access"
@@ -30,7 +31,7 @@ func (ch *channel) openSession(m wire.SessionOpen, malformed *wire.Error) (any, 
 	if malformed != nil && m.Nonce == "" {
 		return nil, malformed
 	}
-	if m.Nonce != ch.id.Nonce {
+	if m.Nonce != ch.id.Nonce || ch.id.Session() != nil { // foreign, or used
 		return nil, wire.NewError(wire.CodeWrongChannel)
 	}
 	open := ch.b.state()
@@ -101,14 +102,12 @@ func (ch *channel) requestAccess(s *session.Session, m wire.AccessRequest) (any,
 		return ok
 	})
 	if len(missing) == 0 {
-		ch.setCard(nil, nil)
 		return ch.sessionResult(s), nil
 	}
 	if fail := ch.fileAccessCard(s, open.policy, missing, m.Purpose, false); fail != nil {
 		return nil, fail
 	}
-	ch.awaitCard(s, m.WaitMS)
-	return ch.sessionResult(s), nil
+	return ch.waitSession(s, wire.SessionWait{WaitMS: m.WaitMS})
 }
 
 // fileAccessCard puts the card for capabilities of a session into the queue.
@@ -323,11 +322,14 @@ func (b *Broker) verified(ch *channel, c action.Caller) approval.Verified {
 // refusals limits how many refusals of one channel become rows: 20 a second,
 // so that a flooder cannot fill the disk.
 type refusals struct {
+	mu     sync.Mutex
 	second time.Duration
 	count  int
 }
 
 func (r *refusals) allow(now time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if s := now.Truncate(time.Second); s != r.second {
 		r.second, r.count = s, 0
 	}

@@ -22,7 +22,8 @@ import (
 // person decides cards for the vectors. It speaks to the broker as the command
 // line does, but derives its keys only once.
 type person struct {
-	t      testing.TB
+	root   testing.TB // of all vectors
+	t      testing.TB // of the running one
 	b      *Broker
 	ch     *Channel
 	keys   *vault.Keys
@@ -32,7 +33,7 @@ type person struct {
 }
 
 func newPerson(b *Broker) *person {
-	return &person{t: b.T, b: b, ch: b.Open()}
+	return &person{root: b.T, t: b.T, b: b, ch: b.Open()}
 }
 
 func (p *person) challenge() wire.Challenge {
@@ -147,9 +148,11 @@ func (p *person) unlock() {
 func (p *person) restore(t testing.TB) {
 	p.t = t
 	if p.down {
+		p.b.T = p.root // what is opened now outlives the vector
 		p.b.Serve()
 		p.ch, p.read, p.down = p.b.Open(), false, false
 		p.locked = true
+		p.b.T = t
 	}
 	if p.locked {
 		p.unlock()

@@ -160,10 +160,10 @@ func TestVectors(t *testing.T) {
 		}
 		for _, v := range f.Vectors {
 			ran++
-			if v.Name == "" || v.Rule == "" || names[v.Name] || len(v.Steps) == 0 {
+			if v.Name == "" || v.Rule == "" || names[e.Name()+v.Name] || len(v.Steps) == 0 {
 				t.Fatalf("%s: the vector %q lacks a name of its own, a rule or steps", e.Name(), v.Name)
 			}
-			names[v.Name] = true
+			names[e.Name()+v.Name] = true
 			t.Run(strings.TrimSuffix(e.Name(), ".json")+"/"+v.Name, func(t *testing.T) { w.run(t, begin, v) })
 		}
 	}
@@ -215,12 +215,12 @@ func (w *world) run(t *testing.T, begin map[string][]step, v vector) {
 	r := &running{t: t, w: w, chans: map[string]*vectorChannel{}, vars: map[string]string{}, later: map[string]pendingReply{}, seen: len(w.up.Seen())}
 	w.b.T = t
 	defer func() {
-		w.b.T = w.person.t
 		for _, ch := range r.chans {
 			ch.Close()
 			w.got.Write(ch.got.Bytes())
 		}
 		w.person.restore(t)
+		w.b.T = w.person.root
 	}()
 	for _, on := range sortedKeys(v.Begin) {
 		kind, capability, _ := strings.Cut(v.Begin[on], " ")
