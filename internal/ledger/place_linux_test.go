@@ -77,6 +77,13 @@ func TestOpenRefusesWhatIsNotItsOwn(t *testing.T) {
 			}
 		}
 	}
+	pipe := func(name string) func(t *testing.T, dir string) {
+		return func(t *testing.T, dir string) {
+			if err := syscall.Mkfifo(filepath.Join(dir, name), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	cases := map[string]func(t *testing.T, dir string){
 		"database is a link":    symlink("ledger.db"),
 		"lock is a link":        symlink("ledger.lock"),
@@ -85,11 +92,8 @@ func TestOpenRefusesWhatIsNotItsOwn(t *testing.T) {
 		"log open to all":       open("ledger.db-wal"),
 		"journal open to all":   open("ledger.db-journal"),
 		"shared memory is open": open("ledger.db-shm"),
-		"database is a pipe": func(t *testing.T, dir string) {
-			if err := syscall.Mkfifo(filepath.Join(dir, "ledger.db"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		},
+		"database is a pipe":    pipe("ledger.db"),
+		"lock is a pipe":        pipe("ledger.lock"),
 		"directory open to others": func(t *testing.T, dir string) {
 			if err := os.WriteFile(filepath.Join(dir, "letter"), nil, 0o600); err != nil {
 				t.Fatal(err)
