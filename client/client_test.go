@@ -24,12 +24,13 @@ const patience = 10 * time.Second
 // pair returns the two ends of a real stream socket.
 func pair(t *testing.T) (ours, theirs *net.UnixConn) {
 	t.Helper()
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ends := make([]*net.UnixConn, 2)
 	for i, fd := range fds {
+		syscall.CloseOnExec(fd)
 		f := os.NewFile(uintptr(fd), "socket")
 		c, err := net.FileConn(f)
 		f.Close()

@@ -25,7 +25,7 @@ func accessList(list client.AccessListResult) *mcp.CallToolResult {
 	if len(granted) > 0 {
 		status = fmt.Sprintf("%d capabilities can be asked for; granted to this session: %s.", len(list.Capabilities), strings.Join(granted, ", "))
 	}
-	return text(false, status, indented(list))
+	return text(false, status, compact(list))
 }
 
 // accessResult words what became of request_access.
@@ -41,12 +41,12 @@ func accessResult(r client.SessionResult, wanted []string) *mcp.CallToolResult {
 		lines := []string{"pending: a person must decide on " + strings.Join(wanted, ", ") + ". Nothing is granted yet."}
 		lines = append(lines, pendingLines(r.Pending)...)
 		lines = append(lines, "Next: call request_access again with the same capabilities to go on waiting; it shows no second card.")
-		return text(false, append(lines, indented(r))...)
+		return text(false, append(lines, compact(r))...)
 	case len(missing) == 0:
-		return text(false, "granted: "+strings.Join(wanted, ", ")+". Next: http_request or ssh_run.", indented(r))
+		return text(false, "granted: "+strings.Join(wanted, ", ")+". Next: http_request or ssh_run.", compact(r))
 	case r.Reason != nil:
-		return failure(r.Reason.Code, r.Reason.Message, r.Reason.NextStep, "Not granted: "+strings.Join(missing, ", ")+".", indented(r))
+		return failure(r.Reason.Code, r.Reason.Message, r.Reason.NextStep, "Not granted: "+strings.Join(missing, ", ")+".", compact(r))
 	}
 	return failure("not_granted", "This session does not have "+strings.Join(missing, ", ")+".",
-		"Call request_access again if it is still needed; a person decides.", indented(r))
+		"Call request_access again if it is still needed; a person decides.", compact(r))
 }

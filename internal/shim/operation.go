@@ -24,10 +24,10 @@ func (c *call) operation(ctx context.Context, s *client.Session, op client.Opera
 			lines = append(lines, pendingLines(op.Pending)...)
 		}
 		lines = append(lines, fmt.Sprintf("Next: call get_operation with operation_id %q; an approved action is carried out by that call. Do not repeat the action.", op.OperationID))
-		return text(false, append(lines, indented(op))...)
+		return text(false, append(lines, compact(op))...)
 	case client.Executing:
 		return text(false, "executing: operation "+op.OperationID+" is under way and may already have had its effect.",
-			fmt.Sprintf("Next: call get_operation with operation_id %q. Do not repeat the action.", op.OperationID), indented(op))
+			fmt.Sprintf("Next: call get_operation with operation_id %q. Do not repeat the action.", op.OperationID), compact(op))
 	case client.Denied:
 		return denied(op, capability)
 	case client.Indeterminate:
@@ -36,9 +36,9 @@ func (c *call) operation(ctx context.Context, s *client.Session, op client.Opera
 			message, nextStep = op.Reason.Message, op.Reason.NextStep
 		}
 		return failure("indeterminate", "operation "+op.OperationID+" may or may not have happened. "+message, nextStep,
-			"Do not repeat it before that is known.", indented(op))
+			"Do not repeat it before that is known.", compact(op))
 	}
-	return failure(wire.CodeInternal, fmt.Sprintf("The broker answered with the unknown state %q.", op.State), "Update yett-mcp.", indented(op))
+	return failure(wire.CodeInternal, fmt.Sprintf("The broker answered with the unknown state %q.", op.State), "Update yett-mcp.", compact(op))
 }
 
 func denied(op client.Operation, capability string) *mcp.CallToolResult {
@@ -53,7 +53,7 @@ func denied(op client.Operation, capability string) *mcp.CallToolResult {
 		}
 		more = append(more, "Next for you: call request_access with "+capability+", then repeat the action.")
 	}
-	return failure(r.Code, r.Message, r.NextStep, append(more, indented(op))...)
+	return failure(r.Code, r.Message, r.NextStep, append(more, compact(op))...)
 }
 
 // completed words a known outcome and adds the bodies that are short text.
@@ -64,14 +64,14 @@ func (c *call) completed(ctx context.Context, s *client.Session, op client.Opera
 		Sent   *bool           `json:"sent"`
 	}
 	if err := json.Unmarshal(op.Result, &shape); err != nil {
-		return failure(wire.CodeInternal, "The broker's result cannot be read: "+err.Error()+".", "Update yett-mcp.", indented(op))
+		return failure(wire.CodeInternal, "The broker's result cannot be read: "+err.Error()+".", "Update yett-mcp.", compact(op))
 	}
 	switch {
 	case shape.Sent != nil && !*shape.Sent:
 		var r client.NotSent
 		if json.Unmarshal(op.Result, &r) == nil {
 			return failure("not_sent", r.Error+". The action never left; it had no effect.",
-				"Correct what it says, or try again later.", indented(op))
+				"Correct what it says, or try again later.", compact(op))
 		}
 	case shape.Exit != nil:
 		var r client.SSHResult
@@ -84,7 +84,7 @@ func (c *call) completed(ctx context.Context, s *client.Session, op client.Opera
 			return c.httpResult(ctx, s, op, r)
 		}
 	}
-	return text(false, "completed: operation "+op.OperationID+".", indented(op))
+	return text(false, "completed: operation "+op.OperationID+".", compact(op))
 }
 
 func (c *call) httpResult(ctx context.Context, s *client.Session, op client.Operation, r client.HTTPResult) *mcp.CallToolResult {
@@ -98,7 +98,7 @@ func (c *call) httpResult(ctx context.Context, s *client.Session, op client.Oper
 	if r.Withheld != "" {
 		lines = append(lines, "The body is withheld: "+r.Withheld)
 	}
-	lines = append(lines, indented(op))
+	lines = append(lines, compact(op))
 	if r.BodyRef != "" {
 		lines = append(lines, c.body(ctx, s, "body", r.BodyRef, r.Size)...)
 	}
@@ -117,7 +117,7 @@ func (c *call) sshResult(ctx context.Context, s *client.Session, op client.Opera
 	if r.StdoutTruncated || r.StderrTruncated {
 		lines = append(lines, "The output was cut off at the broker's limit.")
 	}
-	lines = append(lines, indented(op))
+	lines = append(lines, compact(op))
 	lines = append(lines, c.body(ctx, s, "stdout", r.StdoutRef, r.StdoutSize)...)
 	lines = append(lines, c.body(ctx, s, "stderr", r.StderrRef, r.StderrSize)...)
 	return text(false, lines...)

@@ -124,12 +124,11 @@ func (c *call) finish(r *mcp.CallToolResult) *mcp.CallToolResult {
 	return r
 }
 
-// indented returns v as JSON for reading.
-func indented(v any) string {
+// compact returns v as JSON on one line.
+func compact(v any) string {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
 	if err := enc.Encode(v); err != nil {
 		return fmt.Sprintf("(not readable: %v)", err)
 	}
