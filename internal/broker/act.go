@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/yett-broker/yett/internal/access"
 	"github.com/yett-broker/yett/internal/action"
@@ -263,13 +264,7 @@ func (ch *channel) unresolved(op *operation, equal ledger.Operation) *wire.Error
 		fail.Message, fail.NextStep = "An equal action is still running.", "Ask for its state with get_operation."
 		return fail
 	}
-	ch.mu.Lock()
-	card := ch.repeats[key]
-	ch.mu.Unlock()
-	if card != nil && card.Decision().Granted() {
-		ch.mu.Lock()
-		delete(ch.repeats, key) // the repeated request runs once
-		ch.mu.Unlock()
+	if ch.takeRepeat(key) {
 		op.record.Repeat, op.record.RepeatOf = true, equal.ID
 		return nil
 	}
@@ -280,6 +275,19 @@ func (ch *channel) unresolved(op *operation, equal ledger.Operation) *wire.Error
 		fail.With("pending", pendingOf(item))
 	}
 	return fail
+}
+
+// takeRepeat uses up an approved card about a repetition: the repeated request
+// runs once, and not after the card's end.
+func (ch *channel) takeRepeat(key string) bool {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	card := ch.repeats[key]
+	if card == nil || !card.Decision().Granted() {
+		return false
+	}
+	delete(ch.repeats, key)
+	return ch.b.Clock.Now().Before(card.Card.ExpiresAt)
 }
 
 // fileOperationCard puts the card for one action into the queue. It returns
@@ -322,13 +330,32 @@ func (ch *channel) queueForCard(op *operation) *wire.Error {
 	op.card = item
 	op.mu.Unlock()
 	b.ops.setQueued(op.queueKey(), op)
-	go func() { // a no, an expiry or a withdrawal settles it although nobody asks
-		<-item.Done()
-		if d := item.Decision(); !d.Granted() {
-			b.deny(op, d.Code, "", wire.ActionRequest{})
-		}
-	}()
+	go b.watchCard(op, item)
 	return nil
+}
+
+// watchCard settles a queued operation although nobody asks: a no, an expiry, a
+// withdrawal, or a yes that nobody applied while session and card lasted.
+func (b *Broker) watchCard(op *operation, item *approval.Item) {
+	<-item.Done()
+	d := item.Decision()
+	if !d.Granted() {
+		b.deny(op, d.Code, "", wire.ActionRequest{})
+		return
+	}
+	end := time.NewTimer(item.Card.ExpiresAt.Sub(b.Clock.Now()))
+	defer end.Stop()
+	code := wire.ReasonApprovalExpired
+	select {
+	case <-op.done:
+		return
+	case <-end.C:
+	case <-op.session.Context().Done():
+		code = withdrawCode(op.session.EndReason())
+	}
+	if op.start() {
+		b.deny(op, code, "", wire.ActionRequest{})
+	}
 }
 
 // awaitDecision waits for the card of a queued operation and then runs it, for
@@ -354,9 +381,13 @@ func (ch *channel) awaitDecision(op *operation, sequence, waitMS int64) (any, *w
 		case <-ch.closed:
 		}
 	}
-	if d := card.Decision(); d.Granted() && op.ch == ch {
+	if d := card.Decision(); d.Granted() && !ch.b.Clock.Now().Before(card.Card.ExpiresAt) && op.start() {
+		return ch.b.deny(op, wire.ReasonApprovalExpired, "", wire.ActionRequest{Sequence: sequence})
+	} else if d.Granted() && op.ch == ch {
 		ch.b.ops.clearQueued(op.queueKey(), op)
 		return ch.run(op, sequence, deadline.leftMS())
+	} else if d.Granted() { // the session that asked may still apply it
+		op.wait(ch, deadline.leftMS())
 	} else if d.Choice != "" && !d.Granted() {
 		<-op.done // denied by the watcher of the card
 	}
@@ -431,6 +462,10 @@ func (b *Broker) queueBehind(op *operation) *wire.Error {
 func (b *Broker) beginFailed(op *operation, err error) *wire.Error {
 	var unresolved ledger.ErrUnresolved
 	var used ledger.ErrKeyUsed
+	if errors.As(err, &unresolved) && op.isDurable() { // it waited, and its caller knows its id
+		_, fail := b.deny(op, wire.CodeOutcomeUnknown, "", wire.ActionRequest{})
+		return fail
+	}
 	op.finish(action.Denied, nil, wire.NewReason(wire.ReasonDenied, "It was not executed."))
 	switch {
 	case errors.As(err, &unresolved):

@@ -136,6 +136,8 @@ func foldKey(s string) string {
 	}, s)
 }
 
+var rawType = reflect.TypeFor[json.RawMessage]() // judged when it is decoded itself
+
 type field struct {
 	name     string
 	index    int
@@ -205,7 +207,7 @@ func decodeMember(name string, raw json.RawMessage, v reflect.Value) *Error {
 		return err
 	}
 	p := reflect.New(v.Type())
-	if err := json.Unmarshal(raw, p.Interface()); err != nil || holdsNull(raw) {
+	if err := json.Unmarshal(raw, p.Interface()); err != nil || v.Type() != rawType && holdsNull(raw) {
 		return Errorf(CodeBadRequest, "%s has the wrong type: want %s", name, typeWord(v.Type()))
 	}
 	v.Set(p.Elem())
