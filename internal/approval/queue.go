@@ -77,10 +77,10 @@ type Queue struct {
 	instance string
 	clock    Clock
 
-	mu     sync.Mutex
-	items  []*waiting
-	nos    map[string]time.Duration // kept no by key → end, since boot
-	recent map[string][]time.Duration
+	mu    sync.Mutex
+	items []*waiting
+	nos   map[string]time.Duration // kept no by key → end, since boot
+	paid  map[string]time.Duration // when a caller's allowance is full again, since boot
 }
 
 type waiting struct {
@@ -97,7 +97,7 @@ type waiting struct {
 // NewQueue returns an empty queue of one broker instance.
 func NewQueue(instance string, clock Clock) *Queue {
 	return &Queue{instance: instance, clock: clock,
-		nos: map[string]time.Duration{}, recent: map[string][]time.Duration{}}
+		nos: map[string]time.Duration{}, paid: map[string]time.Duration{}}
 }
 
 // Proposal is what the broker wants decided. Caller bounds the queue; Equal
@@ -164,18 +164,20 @@ func (q *Queue) newItem(p Proposal, now time.Duration) (*waiting, error) {
 	return &waiting{Item: item, caller: p.Caller, equal: p.Equal, noKey: p.NoKey, end: now + CardLife, settled: p.Settled}, nil
 }
 
-// allowLocked counts the cards that a caller filed within the last second.
+// allowLocked lets a caller file maxWaiting cards at once and maxPerSecond on
+// and on.
 func (q *Queue) allowLocked(caller string, now time.Duration) bool {
-	for c, times := range q.recent {
-		if len(times) == 0 || now-times[len(times)-1] > time.Second {
-			delete(q.recent, c)
+	const full = maxWaiting * time.Second / maxPerSecond
+	for c, free := range q.paid {
+		if free <= now {
+			delete(q.paid, c) // all of its allowance is back
 		}
 	}
-	times := slices.DeleteFunc(q.recent[caller], func(t time.Duration) bool { return now-t > time.Second })
-	if len(times) >= maxPerSecond {
+	free := max(q.paid[caller], now) + time.Second/maxPerSecond
+	if free > now+full {
 		return false
 	}
-	q.recent[caller] = append(times, now)
+	q.paid[caller] = free
 	return true
 }
 

@@ -268,7 +268,7 @@ func (ch *channel) unresolved(op *operation, equal ledger.Operation) *wire.Error
 		op.record.Repeat, op.record.RepeatOf = true, equal.ID
 		return nil
 	}
-	if item := ch.fileOperationCard(op, "The outcome of an equal earlier action ("+equal.ID+") is unknown: it may have happened already."); item != nil {
+	if item, _ := ch.fileOperationCard(op, "The outcome of an equal earlier action ("+equal.ID+") is unknown: it may have happened already."); item != nil {
 		ch.mu.Lock()
 		ch.repeats[key] = item
 		ch.mu.Unlock()
@@ -290,13 +290,13 @@ func (ch *channel) takeRepeat(key string) bool {
 	return ch.b.Clock.Now().Before(card.Card.ExpiresAt)
 }
 
-// fileOperationCard puts the card for one action into the queue. It returns
-// nil when the queue takes none.
-func (ch *channel) fileOperationCard(op *operation, note string) *approval.Item {
+// fileOperationCard puts the card for one action into the queue. When the
+// queue takes none it returns the reason.
+func (ch *channel) fileOperationCard(op *operation, note string) (*approval.Item, *wire.Reason) {
 	b, s := ch.b, op.session
 	open := b.state()
 	if open == nil {
-		return nil
+		return nil, wire.NewReason(wire.ReasonNoApprover, "")
 	}
 	digest := hexOf(op.record.Digest)
 	item, err := b.queue.File(approval.Proposal{
@@ -306,10 +306,16 @@ func (ch *channel) fileOperationCard(op *operation, note string) *approval.Item 
 			Capabilities: []approval.Capability{cardCapability(open.policy, op.request.Capability)}},
 		Request: approval.NewRequest(op.id, op.request),
 	})
-	if err != nil {
-		return nil
+	switch {
+	case errors.Is(err, approval.ErrKeptNo):
+		return nil, wire.NewReason(wire.ReasonDenied, "")
+	case errors.Is(err, approval.ErrTooMany):
+		return nil, wire.NewReason(wire.ReasonNoApprover, "Too many cards of this caller wait.")
+	case err != nil:
+		b.Log.Error("filing a card", "error", err)
+		return nil, wire.NewReason(wire.ReasonNoApprover, "")
 	}
-	return item
+	return item, nil
 }
 
 // queueForCard makes the operation durable as queued and files its card.
@@ -321,9 +327,10 @@ func (ch *channel) queueForCard(op *operation) *wire.Error {
 		return b.beginFailed(op, err)
 	}
 	op.setDurable()
-	item := ch.fileOperationCard(op, "")
-	if item == nil {
-		_, fail := b.deny(op, wire.ReasonDenied, "", wire.ActionRequest{})
+	item, none := ch.fileOperationCard(op, "")
+	if none != nil {
+		op.setReason(none)
+		_, fail := b.deny(op, none.Code, "", wire.ActionRequest{})
 		return fail
 	}
 	op.mu.Lock()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/yett-broker/yett/internal/endpoint"
+	"github.com/yett-broker/yett/internal/vault"
 )
 
 // Passphrase opens every vault of the tests.
@@ -54,7 +55,13 @@ func New(t testing.TB) *Broker {
 		}
 		os.RemoveAll(dir)
 	})
-	b.Must("init")
+	makeTemplate(t)
+	if err := os.Mkdir(b.Home, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(b.Home, vault.FileName), template.file, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	return b
 }
 
@@ -64,7 +71,7 @@ func Start(t testing.TB, accessFile string, values ...string) *Broker {
 	t.Helper()
 	b := New(t)
 	b.Serve()
-	b.Must("unlock")
+	b.Unlock()
 	b.Apply(accessFile)
 	for i := 0; i+1 < len(values); i += 2 {
 		b.SetSecret(values[i], values[i+1])
@@ -117,7 +124,7 @@ func (b *Broker) Restart() {
 	b.T.Helper()
 	b.Kill()
 	b.Serve()
-	b.Must("unlock")
+	b.Unlock()
 }
 
 // Location is where the broker lives.
@@ -190,85 +197,6 @@ func (b *Broker) Must(args ...string) Result {
 		b.T.Fatalf("yett %v: exit %d\n%s%s", args, r.Code, r.Stdout, r.Stderr)
 	}
 	return r
-}
-
-// Apply applies an access file.
-func (b *Broker) Apply(text string) {
-	b.T.Helper()
-	f := filepath.Join(b.T.TempDir(), "access.toml")
-	if err := os.WriteFile(f, []byte(text), 0o600); err != nil {
-		b.T.Fatal(err)
-	}
-	b.Must("apply", f)
-}
-
-// SetSecret gives a declared credential its value.
-func (b *Broker) SetSecret(name, value string) {
-	b.T.Helper()
-	if r := b.RunWith(value, Passphrase, "secret", "set", name); r.Code != 0 {
-		b.T.Fatalf("secret set %s: exit %d\n%s", name, r.Code, r.Stderr)
-	}
-}
-
-// Card is a waiting card as yett pending --json prints it.
-type Card struct {
-	ApprovalID string          `json:"approval_id"`
-	CardDigest string          `json:"card_digest"`
-	Card       json.RawMessage `json:"card"`
-}
-
-// Pending returns the waiting cards.
-func (b *Broker) Pending() []Card {
-	b.T.Helper()
-	var cards []Card
-	b.Must("pending", "--json").JSON(b.T, &cards)
-	return cards
-}
-
-// WaitCard returns the first waiting card, once there is one.
-func (b *Broker) WaitCard() Card {
-	b.T.Helper()
-	for deadline := time.Now().Add(Patience); time.Now().Before(deadline); {
-		if cards := b.Pending(); len(cards) > 0 {
-			return cards[0]
-		}
-	}
-	b.T.Fatal("no card came")
-	return Card{}
-}
-
-// Approve approves a card; how is e.g. "--once" or "--for", "1h".
-func (b *Broker) Approve(c Card, how ...string) {
-	b.T.Helper()
-	b.Must(append([]string{"approve", c.ApprovalID, "--digest", c.CardDigest}, how...)...)
-}
-
-// Row is a row of the ledger as yett activity --json prints it.
-type Row struct {
-	N           int64           `json:"n"`
-	Kind        string          `json:"kind"`
-	SessionID   string          `json:"session_id"`
-	OperationID string          `json:"operation_id"`
-	Verified    json.RawMessage `json:"verified"`
-	Claimed     json.RawMessage `json:"claimed"`
-	Granted     json.RawMessage `json:"granted"`
-	Request     json.RawMessage `json:"request"`
-	Outcome     json.RawMessage `json:"outcome"`
-}
-
-// Activity returns the rows of the ledger.
-func (b *Broker) Activity() []Row {
-	b.T.Helper()
-	var rows []Row
-	dec := json.NewDecoder(bytes.NewReader([]byte(b.Must("activity", "--json").Stdout)))
-	for dec.More() {
-		var r Row
-		if err := dec.Decode(&r); err != nil {
-			b.T.Fatal(err)
-		}
-		rows = append(rows, r)
-	}
-	return rows
 }
 
 // Printed returns everything that broker and commands have printed so far.
