@@ -3,16 +3,22 @@
 package shim
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"log"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"golang.org/x/sys/unix"
 )
 
 // playMisbehaving is the shim with tools that print, flood and break.
@@ -98,16 +104,61 @@ func TestB2_CrashWritesToStderrOnly(t *testing.T) {
 	wants(t, h.stderr.String(), "panic: broken goroutine")
 }
 
+// The agent reads slowly: the pipe is full in the middle of a line when the
+// signal comes, and the rest of the line still arrives.
 func TestB2_SIGTERMLeavesNoHalfLine(t *testing.T) {
-	h := startMisbehaving(t)
-	for i := range 8 {
-		h.send(toolCall(i, "x_long", "{}"))
+	self, err := os.Executable()
+	must(t, err)
+	cmd := exec.Command(self)
+	cmd.Env = []string{roleVariable + "=misbehave"}
+	in, err := cmd.StdinPipe()
+	must(t, err)
+	r, w, err := os.Pipe()
+	must(t, err)
+	defer r.Close()
+	cmd.Stdout = w
+	must(t, cmd.Start())
+	w.Close()
+	lines := bufio.NewReader(r)
+	fmt.Fprintln(in, initialize(1, "2025-11-25"))
+	_, err = lines.ReadBytes('\n')
+	must(t, err)
+	fmt.Fprintln(in, initialized)
+	fmt.Fprintln(in, toolCall(2, "x_long", "{}"))
+	awaitFull(t, r)
+	must(t, cmd.Process.Signal(syscall.SIGTERM))
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select { // an end that does not wait for the line comes at once
+	case err := <-ended:
+		t.Errorf("it ended in the middle of a line: %v", err)
+		ended <- err
+	case <-time.After(sealWait / 4):
 	}
-	h.await("3") // long lines are on their way
-	must(t, h.cmd.Process.Signal(syscall.SIGTERM))
-	if code, _ := h.awaitExit(); code != 0 {
-		t.Errorf("exit %d", code)
+	rest, err := io.ReadAll(lines)
+	must(t, err)
+	if !bytes.HasSuffix(rest, []byte("\n")) || !json.Valid(rest) || parseReply(t, rest).text(t) != strings.Repeat("long ", 1<<16) {
+		t.Errorf("a line of %d bytes is not whole", len(rest))
 	}
+	must(t, <-ended)
+}
+
+// awaitFull waits until a pipe takes no more.
+func awaitFull(t *testing.T, r *os.File) {
+	t.Helper()
+	raw, err := r.SyscallConn()
+	must(t, err)
+	for began := time.Now(); time.Since(began) < patience; time.Sleep(time.Millisecond) {
+		var queued, size int
+		must(t, raw.Control(func(fd uintptr) {
+			queued, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ)
+			size, _ = unix.FcntlInt(fd, unix.F_GETPIPE_SZ, 0)
+		}))
+		if size > 0 && queued == size {
+			return
+		}
+	}
+	t.Fatal("the pipe never was full")
 }
 
 // A host that never reads standard error does not stop the shim.
