@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -48,8 +49,8 @@ type SSHD struct {
 	mu        sync.Mutex
 	log       strings.Builder
 	stopped   bool
-	processes map[int]*os.Process // OpenSSH: one for each connection
-	conns     map[net.Conn]bool   // Builtin
+	processes map[int]bool      // OpenSSH: process groups, one for each connection
+	conns     map[net.Conn]bool // Builtin
 }
 
 // StartSSHDIn starts an OpenSSH server whose files lie in dir, which must be
@@ -66,7 +67,7 @@ func StartSSHDIn(dir string, config ...string) (*SSHD, error) {
 	if err != nil {
 		return nil, fmt.Errorf("naming the account: %w", err)
 	}
-	s := &SSHD{User: me.Username, processes: make(map[int]*os.Process)}
+	s := &SSHD{User: me.Username, processes: make(map[int]bool)}
 	if runtime.GOOS == "linux" && os.Geteuid() == 0 {
 		err := os.Mkdir(privilegeSeparationDir, 0o755)
 		if s.madeDir = err == nil; err != nil && !errors.Is(err, os.ErrExist) {
@@ -173,6 +174,7 @@ func (s *SSHD) handOver(conn *net.TCPConn, program, conf string) error {
 	cmd := exec.Command(program, "-i", "-e", "-f", conf)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = file, file, logWriter{s}
 	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin"}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = time.Second // what a session left behind may hold the log open
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,7 +184,7 @@ func (s *SSHD) handOver(conn *net.TCPConn, program, conf string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	s.processes[cmd.Process.Pid] = cmd.Process
+	s.processes[cmd.Process.Pid] = true
 	s.serving.Go(func() {
 		cmd.Wait()
 		s.mu.Lock()
@@ -192,15 +194,24 @@ func (s *SSHD) handOver(conn *net.TCPConn, program, conf string) error {
 	return nil
 }
 
-// Processes returns the sshd processes that serve a connection at present.
-func (s *SSHD) Processes() []*os.Process {
+// Signal sends sig to the OpenSSH processes that serve a connection at
+// present. The commands that they run are not among them.
+func (s *SSHD) Signal(sig syscall.Signal) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var all []*os.Process
-	for _, p := range s.processes {
-		all = append(all, p)
+	return s.signalLocked(sig)
+}
+
+// signalLocked signals process groups: sshd serves one connection with up to
+// two processes.
+func (s *SSHD) signalLocked(sig syscall.Signal) error {
+	var errs []error
+	for pid := range s.processes {
+		if err := syscall.Kill(-pid, sig); err != nil && !errors.Is(err, syscall.ESRCH) {
+			errs = append(errs, fmt.Errorf("signalling sshd %d: %w", pid, err))
+		}
 	}
-	return all
+	return errors.Join(errs...)
 }
 
 // Stop ends the server and its connections and waits for them.
@@ -208,9 +219,7 @@ func (s *SSHD) Stop() {
 	s.listener.Close()
 	s.mu.Lock()
 	s.stopped = true
-	for _, p := range s.processes {
-		p.Kill()
-	}
+	s.signalLocked(syscall.SIGKILL)
 	for c := range s.conns {
 		c.Close()
 	}

@@ -3,6 +3,7 @@ package sshexec_test
 import (
 	"encoding/binary"
 	"net"
+	"syscall"
 	"testing"
 	"time"
 
@@ -33,10 +34,8 @@ func TestS07_KilledServerIsUnknown(t *testing.T) {
 	g := newGate(t)
 	c := begin(t.Context(), targetOf(s), signerOf(t, s), action.SSH{Command: g.tell() + "; " + g.hold()})
 	g.wait(t)
-	for _, p := range s.Processes() {
-		if err := p.Kill(); err != nil {
-			t.Fatal(err)
-		}
+	if err := s.Signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
 	}
 	a := receive(t, c)
 	if a.err != nil || show(a.res.Exit) != `{"unknown":true}` {

@@ -22,10 +22,8 @@ func TestS06_SuspendedServerEndsAsUnknown(t *testing.T) {
 	tg.Keepalive, tg.RunTimeout = 100*time.Millisecond, time.Hour
 	c := begin(t.Context(), tg, signerOf(t, s), action.SSH{Command: g.tell() + "; " + g.hold()})
 	g.wait(t)
-	for _, p := range s.Processes() {
-		if err := p.Signal(syscall.SIGSTOP); err != nil {
-			t.Fatal(err)
-		}
+	if err := s.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
 	}
 	a := receive(t, c)
 	if e := wantError(t, a.err, sshexec.CodeUpstream, true); !errors.Is(e, context.DeadlineExceeded) {

@@ -97,11 +97,14 @@ func (g *gate) tell() string { return "echo go > " + g.started }
 // hold is shell text that waits until open.
 func (g *gate) hold() string { return "cat " + g.release }
 
-// open lets hold end. Where nothing holds it does nothing.
+// open lets hold end, and one that begins later end at once.
 func (g *gate) open() {
-	if f, err := os.OpenFile(g.release, os.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil {
-		f.Close()
+	f, err := os.OpenFile(g.release, os.O_RDWR, 0) // waits for nobody
+	if err != nil {
+		return // opened before
 	}
+	os.Remove(g.release)
+	f.Close()
 }
 
 // wait returns when tell was run.
