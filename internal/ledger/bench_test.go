@@ -44,7 +44,7 @@ func median(d []time.Duration) float64 {
 func BenchmarkBegin(b *testing.B) {
 	l := newInstallation(b).open(b)
 	syncOnce := yardstick(b)
-	commits := l.w.commits.Load()
+	commits := l.Commits()
 	var begins, syncs []time.Duration
 	for b.Loop() {
 		start := time.Now()
@@ -62,13 +62,13 @@ func BenchmarkBegin(b *testing.B) {
 	b.ReportMetric(median(begins), "begin-ns")
 	b.ReportMetric(median(syncs), "sync-ns")
 	b.ReportMetric(median(begins)/median(syncs), "begin/sync")
-	b.ReportMetric(float64(l.w.commits.Load()-commits)/float64(b.N), "commits/op")
+	b.ReportMetric(float64(l.Commits()-commits)/float64(b.N), "commits/op")
 }
 
 // BenchmarkBegin32 is 32 callers at once, measured as a rate.
 func BenchmarkBegin32(b *testing.B) {
 	l := newInstallation(b).open(b)
-	commits := l.w.commits.Load()
+	commits := l.Commits()
 	var left atomic.Int64
 	left.Store(int64(b.N))
 	b.ResetTimer()
@@ -97,5 +97,5 @@ func BenchmarkBegin32(b *testing.B) {
 	}
 	b.ReportMetric(median(syncs), "sync-ns")
 	b.ReportMetric(perAction/median(syncs), "action/sync")
-	b.ReportMetric(float64(l.w.commits.Load()-commits)/float64(b.N), "commits/op")
+	b.ReportMetric(float64(l.Commits()-commits)/float64(b.N), "commits/op")
 }

@@ -249,6 +249,9 @@ func (l *Ledger) release() error {
 // Entries is the number of committed rows.
 func (l *Ledger) Entries() (int64, error) { return l.entries.Load(), nil }
 
+// Commits is the number of transactions, and so of syncs, since Open.
+func (l *Ledger) Commits() int64 { return l.w.commits.Load() }
+
 // Append writes one row; it is durable on return. A cancelled ctx returns
 // only while nothing was written.
 func (l *Ledger) Append(ctx context.Context, r Row) (int64, error) {

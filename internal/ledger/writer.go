@@ -72,7 +72,7 @@ type writer struct {
 	kept    []*job
 	retryAt time.Time
 	lastTry bool
-	commits atomic.Int64 // read by benchmarks and status
+	commits atomic.Int64 // read by anyone
 }
 
 func newWriter(l *Ledger, to *recipient) (*writer, error) {

@@ -91,7 +91,7 @@ func TestGroupCommitSharesSyncs(t *testing.T) {
 	l := in.open(t)
 	release := holdWriter(t, in)
 	first := occupy(t, l)
-	before := l.w.commits.Load()
+	before := l.Commits()
 	results := make(chan error, 100)
 	for range 100 {
 		go func() {
@@ -109,7 +109,7 @@ func TestGroupCommitSharesSyncs(t *testing.T) {
 	if err := <-first; err != nil {
 		t.Fatal(err)
 	}
-	if n := l.w.commits.Load() - before; n != 2 {
+	if n := l.Commits() - before; n != 2 {
 		t.Fatalf("%d commits for one row and 100 at once", n)
 	}
 }
@@ -121,7 +121,7 @@ func TestOutcomesRideOnTheNextIntent(t *testing.T) {
 	l := in.open(t)
 	release := holdWriter(t, in)
 	first := occupy(t, l)
-	before := l.w.commits.Load()
+	before := l.Commits()
 	for range 20 {
 		l.AppendSoon(row("soon"))
 	}
@@ -135,7 +135,7 @@ func TestOutcomesRideOnTheNextIntent(t *testing.T) {
 	if err := errors.Join(<-first, <-done); err != nil {
 		t.Fatal(err)
 	}
-	if n := l.w.commits.Load() - before; n != 2 {
+	if n := l.Commits() - before; n != 2 {
 		t.Fatalf("%d commits", n)
 	}
 	if n, _ := l.Entries(); n != 22 {
@@ -148,14 +148,14 @@ func TestOutcomesRideOnTheNextIntent(t *testing.T) {
 func TestOneSyncAnAction(t *testing.T) {
 	l := newInstallation(t).open(t)
 	const actions = 100
-	before := l.w.commits.Load()
+	before := l.Commits()
 	for range actions {
 		op := newOperation()
 		mustBegin(t, l, op)
 		l.End(op.ID, action.Completed, "", row("outcome"))
 		time.Sleep(time.Millisecond) // the caller takes it in before it asks again
 	}
-	if n := l.w.commits.Load() - before; n > actions*3/2 {
+	if n := l.Commits() - before; n > actions*3/2 {
 		t.Fatalf("%d commits for %d actions", n, actions)
 	}
 }
