@@ -286,12 +286,21 @@ func (t *trial) act(ctx context.Context) error {
 	}
 	t.say("GET /v1/invoices  →  %s", got.gist())
 	t.quote(got.after("body"))
-	seen := t.api.Seen()
-	arrived := len(seen) == 1 && seen[0].Status == 200 && seen[0].Authorization == "Bearer "+string(t.token)
-	t.check(claimHTTP, !got.IsError && arrived && strings.Contains(got.Text, "inv-1001"),
-		"GET /v1/invoices: the API saw the token and answered 200; the agent has the invoices")
-	t.check(claimEcho, strings.Contains(got.Text, `"redacted": 1`) && len(t.search.canaries.In([]byte(got.Text))) == 0,
-		"the API sent its token back in the body; Yett replaced it on the way to the agent")
+	seen, withToken := t.api.Seen(), 0
+	for _, r := range seen {
+		if r.Authorization == "Bearer "+string(t.token) {
+			withToken++
+		}
+	}
+	t.check(claimHTTP, !got.IsError && len(seen) == 1 && withToken == 1 && strings.Contains(got.Text, "inv-1001"),
+		"GET /v1/invoices: %s; the API saw %s, %d with the token", got.gist(), count(len(seen), "request"), withToken)
+	leaked := t.search.canaries.In([]byte(got.Text))
+	replaced := strings.Contains(strings.ReplaceAll(got.Text, " ", ""), `"redacted":1`)
+	echo := "Yett replaced the token in the API's answer, and told the agent so"
+	if len(leaked) > 0 || !replaced {
+		echo = fmt.Sprintf("the agent's result says of a replaced echo: %v; secrets in it: %d", replaced, len(leaked))
+	}
+	t.check(claimEcho, replaced && len(leaked) == 0, "%s", echo)
 
 	ran, err := t.call(ctx, "ssh_run", map[string]any{"capability": readStatus, "command": t.command})
 	if err != nil {
@@ -301,10 +310,10 @@ func (t *trial) act(ctx context.Context) error {
 	t.quote(ran.after("stdout"))
 	server := "OpenSSH"
 	if t.host.Builtin {
-		server = "the SSH server inside yett, since no OpenSSH server could be used"
+		server = "the SSH server inside yett"
 	}
 	t.check(claimSSH, !ran.IsError && strings.HasPrefix(ran.Headline, "completed: exit status 0") && t.host.Accepted() == t.probes+1,
-		"%s: exit status 0, from %s", t.command, server)
+		"%s: %s, from %s; %s", t.command, ran.gist(), server, count(t.host.Accepted()-t.probes, "connection"))
 	return nil
 }
 
