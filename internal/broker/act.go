@@ -292,11 +292,11 @@ func (ch *channel) takeRepeat(key string) bool {
 
 // fileOperationCard puts the card for one action into the queue. When the
 // queue takes none it returns the reason.
-func (ch *channel) fileOperationCard(op *operation, note string) (*approval.Item, *wire.Reason) {
+func (ch *channel) fileOperationCard(op *operation, note string) (*approval.Item, *action.Refusal) {
 	b, s := ch.b, op.session
 	open := b.state()
 	if open == nil {
-		return nil, wire.NewReason(wire.ReasonNoApprover, "")
+		return nil, &action.Refusal{Code: wire.ReasonNoApprover}
 	}
 	digest := hexOf(op.record.Digest)
 	item, err := b.queue.File(approval.Proposal{
@@ -308,12 +308,12 @@ func (ch *channel) fileOperationCard(op *operation, note string) (*approval.Item
 	})
 	switch {
 	case errors.Is(err, approval.ErrKeptNo):
-		return nil, wire.NewReason(wire.ReasonDenied, "")
+		return nil, &action.Refusal{Code: wire.ReasonDenied}
 	case errors.Is(err, approval.ErrTooMany):
-		return nil, wire.NewReason(wire.ReasonNoApprover, "Too many cards of this caller wait.")
+		return nil, &action.Refusal{Code: wire.ReasonNoApprover, Detail: "Too many cards of this caller wait."}
 	case err != nil:
 		b.Log.Error("filing a card", "error", err)
-		return nil, wire.NewReason(wire.ReasonNoApprover, "")
+		return nil, &action.Refusal{Code: wire.ReasonNoApprover}
 	}
 	return item, nil
 }
@@ -329,8 +329,7 @@ func (ch *channel) queueForCard(op *operation) *wire.Error {
 	op.setDurable()
 	item, none := ch.fileOperationCard(op, "")
 	if none != nil {
-		op.setReason(none)
-		_, fail := b.deny(op, none.Code, "", wire.ActionRequest{})
+		_, fail := b.deny(op, none.Code, none.Detail, wire.ActionRequest{})
 		return fail
 	}
 	op.mu.Lock()

@@ -230,9 +230,9 @@ func (b *Broker) sweep(ctx context.Context) {
 			if s := ch.id.Session(); s != nil {
 				if why := s.Due(); why != "" {
 					ch.endSession(why)
-					if why == session.Idle {
-						ch.close()
-					}
+				}
+				if s.EndReason() == session.Idle { // here, or by a message that came too late
+					ch.close()
 				}
 			}
 		}

@@ -308,6 +308,10 @@ func (ch *channel) reply(id json.RawMessage, result any, fail *wire.Error) {
 		ch.b.Log.Error("encoding a reply", "error", err)
 		out, _ = wire.Reply{ID: id, Error: wire.NewError(wire.CodeInternal)}.Encode()
 	}
+	if len(out) > wire.MaxFrame+1 {
+		ch.b.Log.Error("a reply is longer than a message may be", "bytes", len(out))
+		out, _ = wire.Reply{ID: id, Error: wire.NewError(wire.CodeInternal)}.Encode()
+	}
 	ch.writing.Lock()
 	defer ch.writing.Unlock()
 	ch.conn.SetWriteDeadline(time.Now().Add(writeTime))

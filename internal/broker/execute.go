@@ -47,6 +47,9 @@ func maybeSent(why string) outcome {
 	return outcome{state: action.Indeterminate, reason: unknownOutcome(), row: map[string]any{"cause": why}}
 }
 
+// maxAnswerHeaders keeps a reply within one frame: JSON may write a byte as six.
+const maxAnswerHeaders = 128 << 10
+
 func (b *Broker) executeHTTP(ctx context.Context, open *unlocked, op *operation, secret []byte) outcome {
 	cred, _ := open.policy.Credential(op.plan.Capability.Credential)
 	target := httpexec.Target{Scheme: cred.Origin.Scheme, Host: cred.Origin.Host, Port: cred.Origin.Port,
@@ -61,8 +64,11 @@ func (b *Broker) executeHTTP(ctx context.Context, open *unlocked, op *operation,
 	}
 	ref := activityRef(op.intentRow())
 	op.ch.refs.put(ref, res.Body)
-	headers := map[string]string{}
+	headers, size := map[string]string{}, 0
 	for _, h := range res.Headers {
+		if size += len(h.Name) + len(h.Value); size > maxAnswerHeaders {
+			break
+		}
 		if old, ok := headers[h.Name]; ok {
 			h.Value = old + ", " + h.Value
 		}

@@ -134,6 +134,9 @@ func newOperations() *operations {
 func (o *operations) add(op *operation) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if o.byID[op.id] == op {
+		return
+	}
 	o.byID[op.id] = op
 	o.order = append(o.order, op.id)
 	for len(o.order) > keptOperations {
