@@ -124,9 +124,7 @@ func newRoot(a *app) *cobra.Command {
 		newSessions(a), newRevoke(a), newActivity(a), newAudit(a), newTry(a), newVersion(a),
 		newTryAgent(a), newTryStranger(a),
 	)
-	for _, c := range root.Commands() {
-		usageErrors(c)
-	}
+	usageErrors(root)
 	return root
 }
 

@@ -20,6 +20,10 @@ type strangerOrder struct {
 	SessionID  string `json:"session_id"`
 }
 
+// strangerWait is how long, in milliseconds, an action that should have been
+// refused gets to show that it was not.
+const strangerWait = 2000
+
 // strangerReport says what each attempt came to: a state or the code of a
 // refusal.
 type strangerReport struct {
@@ -64,7 +68,7 @@ func (a *app) trySteal(ctx context.Context, o strangerOrder, r *strangerReport) 
 		return err
 	}
 	r.Opened = s.Opened().State
-	op, err := s.Do(ctx, o.Capability, action, "", 0)
+	op, err := s.Do(ctx, o.Capability, action, "", strangerWait)
 	if r.Waiting, err = outcomeOf(op, err); err != nil {
 		return err
 	}
@@ -77,7 +81,7 @@ func (a *app) trySteal(ctx context.Context, o strangerOrder, r *strangerReport) 
 	if s, err = plain.OpenSession(ctx, nil, ""); err != nil {
 		return err
 	}
-	op, err = s.Do(ctx, o.Capability, action, "", 0)
+	op, err = s.Do(ctx, o.Capability, action, "", strangerWait)
 	if r.Ungranted, err = outcomeOf(op, err); err != nil {
 		return err
 	}
@@ -88,7 +92,7 @@ func (a *app) trySteal(ctx context.Context, o strangerOrder, r *strangerReport) 
 	}
 	defer thief.Close()
 	op = client.Operation{}
-	err = thief.Call(ctx, wire.MethodActionRequest, wire.ActionRequest{SessionID: o.SessionID, Sequence: 1, Capability: o.Capability, Action: &action}, &op)
+	err = thief.Call(ctx, wire.MethodActionRequest, wire.ActionRequest{SessionID: o.SessionID, Sequence: 1, Capability: o.Capability, Action: &action, WaitMS: strangerWait}, &op)
 	r.Stolen, err = outcomeOf(op, err)
 	return err
 }
