@@ -101,7 +101,8 @@ func serve(version string, home string, stdin, stdout, stderr *os.File, catalogu
 }
 
 func live(version string, home string, stdin, protocol *os.File, log *notes, catalogue []tool, signals <-chan os.Signal) error {
-	parent, parentDied := watchParent(log)
+	parent := os.Getppid()
+	parentDied := watchParent(parent, log)
 	in, guard, err := guardStdin(stdin, protocol, parent)
 	if err != nil {
 		return fmt.Errorf("guarding standard input: %w", err)
@@ -187,15 +188,22 @@ func survivePanic(log io.Writer) mcp.Middleware {
 	}
 }
 
-// watchParent returns the id of the process that started this one and a
-// channel that is closed when it dies; nil where the kernel cannot tell.
-func watchParent(log io.Writer) (int, <-chan struct{}) {
-	parent, err := peer.Parent()
-	if err != nil {
-		fmt.Fprintf(log, "%s: the process that started it cannot be watched: %v\n", program, err)
-		return os.Getppid(), nil
-	}
-	return parent.PID(), parent.Done()
+// watchParent returns a channel that is closed when the process parent, which
+// started this one, is dead. It looks beside the start, which needs not wait.
+func watchParent(parent int, log io.Writer) <-chan struct{} {
+	died := make(chan struct{})
+	go func() {
+		p, err := peer.Parent()
+		switch {
+		case err == nil && p.PID() == parent:
+			<-p.Done()
+		case os.Getppid() == parent: // it lives, and nobody can tell how long
+			fmt.Fprintf(log, "%s: the process that started it cannot be watched: %v\n", program, err)
+			return
+		}
+		close(died)
+	}()
+	return died
 }
 
 // stdioGuard is what the shim knows about the stdio hop.
