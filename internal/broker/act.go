@@ -57,7 +57,7 @@ func (ch *channel) requestAction(s *session.Session, m wire.ActionRequest) (any,
 		return nil, fail
 	}
 	b.ops.add(op)
-	if op.plan.Capability.Confirm == access.ConfirmEach || ch.everyOp {
+	if ch.asksEach(op.plan) {
 		if fail := ch.queueForCard(op); fail != nil {
 			return nil, fail
 		}
@@ -117,10 +117,14 @@ func (b *Broker) perform(op *operation, began chan<- *wire.Error) {
 		began <- fail
 		return
 	}
-	// approval: a grant for one action is used up here, a card covers this one
+	// approval: where each action is asked for, this one's own card was approved;
+	// a grant for one action is used up here
 	granted := "session"
-	if d := op.decided(); d.Granted() {
+	if op.decided().Granted() {
 		granted = "operation"
+	} else if ch.asksEach(op.plan) {
+		b.drop(op, wire.ReasonDenied)
+		return
 	}
 	if !s.Spend(op.request.Capability) {
 		_, fail := b.deny(op, wire.ReasonCapabilityNotGranted, "", wire.ActionRequest{})
@@ -139,7 +143,7 @@ func (b *Broker) perform(op *operation, began chan<- *wire.Error) {
 
 	// peer and session once more, before the step that cannot be taken back
 	if fail := ch.recheck(); fail != nil || s.Context().Err() != nil {
-		b.settle(op, action.Completed, wire.NotSent{Error: "the session ended before anything was sent"}, nil, nil)
+		b.settle(op, action.Denied, nil, wire.NewReason(wire.ReasonRevoked, "Nothing was sent."), nil)
 		return
 	}
 	// vault and executor
@@ -147,6 +151,12 @@ func (b *Broker) perform(op *operation, began chan<- *wire.Error) {
 
 	// outcome: recorded whatever happened to the caller, then answered
 	b.settle(op, out.state, out.result, out.reason, out.row)
+}
+
+// asksEach reports whether each action of the capability needs its own card: by
+// the access file, or because a guard of the caller's way here is missing.
+func (ch *channel) asksEach(d access.Decision) bool {
+	return d.Capability.Confirm == access.ConfirmEach || ch.everyOp
 }
 
 // granted reports what the session was granted. A card for one operation is a
