@@ -183,7 +183,6 @@ func (w *writer) failed(jobs []*job, err error) {
 		case j.keep:
 			lost++
 		}
-		w.decided(j, err)
 	}
 	w.kept = kept
 	w.retryAt = time.Now().Add(retryDelay)
@@ -193,6 +192,10 @@ func (w *writer) failed(jobs []*job, err error) {
 		w.sick = err
 	}
 	w.mu.Unlock()
+	// Only now: whoever hears of a lost outcome finds the ledger unhealthy.
+	for _, j := range jobs {
+		w.decided(j, err)
+	}
 }
 
 func (w *writer) decided(j *job, err error) {
