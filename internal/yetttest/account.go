@@ -24,8 +24,9 @@ const AccountID = 64917
 const envBin = "YETTTEST_BIN"
 
 // Main builds the programs, changes to an ordinary account if need be, and
-// runs the tests. It returns the exit code.
-func Main(m *testing.M) int {
+// runs the tests. prepare puts beside the programs what else the tests need,
+// before the change. Main returns the exit code.
+func Main(m *testing.M, prepare ...func(dir string) error) int {
 	if os.Getenv(envBin) != "" {
 		return m.Run()
 	}
@@ -39,6 +40,11 @@ func Main(m *testing.M) int {
 	}
 	if err := build(dir); err != nil {
 		return complain(err)
+	}
+	for _, p := range prepare {
+		if err := p(dir); err != nil {
+			return complain(err)
+		}
 	}
 	os.Setenv(envBin, dir)
 	if os.Getuid() != 0 {

@@ -1,0 +1,495 @@
+package yetttest
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+// host is an agent's host that speaks MCP by hand: it can say what no library
+// would say. It judges every line that comes out of yett-mcp.
+type host struct {
+	t      testing.TB
+	b      *Broker
+	cmd    *exec.Cmd // yett-mcp, or an agent that started it
+	in     *os.File
+	out    *os.File
+	stderr *buffer
+	exited chan struct{}
+
+	mu      sync.Mutex
+	lines   [][]byte
+	replies map[string][]byte // by raw id
+	tail    []byte            // what came behind the last newline, at the end
+	ended   bool
+	changed chan struct{} // closed and replaced at each change
+	hold    chan struct{} // not nil: nothing is read before it is closed
+	nextID  int
+}
+
+// startShim starts yett-mcp over pipes, without any environment. The agent is
+// the process of the test.
+func (b *Broker) startShim() *host {
+	b.T.Helper()
+	return b.host(exec.Command(Bin("yett-mcp"), "--home", b.Home), nil, nil).start()
+}
+
+func (b *Broker) host(cmd *exec.Cmd, hold chan struct{}, stderr *os.File) *host {
+	h := &host{t: b.T, b: b, cmd: cmd, stderr: &buffer{}, exited: make(chan struct{}),
+		replies: map[string][]byte{}, changed: make(chan struct{}), hold: hold}
+	if cmd.Env == nil {
+		cmd.Env = []string{"GORACE=" + os.Getenv("GORACE")}
+	}
+	cmd.Stderr = h.stderr
+	if stderr != nil {
+		cmd.Stderr = stderr
+	}
+	return h
+}
+
+func (h *host) start() *host {
+	h.t.Helper()
+	inR, inW, err := os.Pipe()
+	must(h.t, err)
+	outR, outW, err := os.Pipe()
+	must(h.t, err)
+	h.cmd.Stdin, h.cmd.Stdout = inR, outW
+	h.in, h.out = inW, outR
+	must(h.t, h.cmd.Start())
+	inR.Close()
+	outW.Close()
+	read := make(chan struct{})
+	go func() { h.read(); close(read) }()
+	go func() { h.cmd.Wait(); close(h.exited) }()
+	h.t.Cleanup(func() {
+		h.in.Close()
+		h.cmd.Process.Kill()
+		<-h.exited
+		h.out.Close()
+		if h.hold != nil {
+			h.release()
+		}
+		<-read
+		if h.t.Failed() {
+			h.t.Logf("standard error of %s:\n%.4000s", h.cmd.Path, h.stderr)
+		}
+	})
+	return h
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (h *host) release() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	select {
+	case <-h.hold:
+	default:
+		close(h.hold)
+	}
+}
+
+func (h *host) read() {
+	if h.hold != nil {
+		<-h.hold
+	}
+	r := bufio.NewReaderSize(h.out, 1<<20)
+	for {
+		line, err := r.ReadBytes('\n')
+		if err == nil {
+			h.take(line)
+			continue
+		}
+		h.mu.Lock()
+		h.tail, h.ended = line, true
+		h.wakeLocked()
+		h.mu.Unlock()
+		return
+	}
+}
+
+func (h *host) wakeLocked() {
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+// take judges a line: one JSON-RPC message that no program splits in two.
+func (h *host) take(line []byte) {
+	if why := impure(line); why != "" {
+		h.t.Errorf("standard output: %s: %.300q", why, line)
+	}
+	var m struct {
+		ID     json.RawMessage
+		Method string
+	}
+	json.Unmarshal(line, &m)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lines = append(h.lines, line)
+	if m.Method == "" {
+		h.replies[string(m.ID)] = line
+	}
+	h.wakeLocked()
+}
+
+// impure says why a line must not stand on standard output.
+func impure(line []byte) string {
+	var m struct {
+		JSONRPC string           `json:"jsonrpc"`
+		ID      *json.RawMessage `json:"id"`
+		Method  string           `json:"method"`
+		Result  json.RawMessage  `json:"result"`
+		Error   json.RawMessage  `json:"error"`
+	}
+	switch err := json.Unmarshal(line, &m); {
+	case err != nil:
+		return "no JSON"
+	case m.JSONRPC != "2.0", m.Method == "" && (m.Result == nil) == (m.Error == nil):
+		return "no JSON-RPC"
+	case !bytes.HasSuffix(line, []byte("\n")):
+		return "a line without an end"
+	}
+	for _, separator := range []string{"\u2028", "\u2029", "\u0085", "\r", "\v", "\f"} {
+		if bytes.Contains(line, []byte(separator)) {
+			return fmt.Sprintf("%q in a line", separator)
+		}
+	}
+	return ""
+}
+
+// until waits for something to be true of the host, and fails at the end of
+// standard output.
+func (h *host) until(what string, isSo func() bool) {
+	h.t.Helper()
+	deadline := time.After(Patience)
+	for {
+		h.mu.Lock()
+		so, ended, changed := isSo(), h.ended, h.changed
+		h.mu.Unlock()
+		switch {
+		case so:
+			return
+		case ended:
+			h.t.Fatalf("standard output ended before %s\n%s", what, h.stderr)
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			h.t.Fatalf("silence: %s did not come\n%s", what, h.stderr)
+		}
+	}
+}
+
+// closed waits for the end of standard output and returns an unfinished line.
+func (h *host) closed() []byte {
+	h.t.Helper()
+	deadline := time.After(Patience)
+	for {
+		h.mu.Lock()
+		ended, tail, changed := h.ended, h.tail, h.changed
+		h.mu.Unlock()
+		if ended {
+			return tail
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			h.t.Fatalf("standard output stays open\n%s", h.stderr)
+		}
+	}
+}
+
+// gone waits for the exit of the process and returns its code.
+func (h *host) gone() int {
+	h.t.Helper()
+	select {
+	case <-h.exited:
+	case <-time.After(Patience):
+		h.t.Fatalf("%s did not exit\n%s", h.cmd.Path, h.stderr)
+	}
+	return h.cmd.ProcessState.ExitCode()
+}
+
+// send writes lines.
+func (h *host) send(lines ...string) {
+	h.t.Helper()
+	for _, l := range lines {
+		if _, err := h.in.WriteString(l + "\n"); err != nil {
+			h.t.Fatalf("writing to yett-mcp: %v\n%s", err, h.stderr)
+		}
+	}
+}
+
+// answered tells, without waiting, whether the reply to id is there.
+func (h *host) answered(id string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.replies[id] != nil
+}
+
+// await returns the reply to an id as it stands on the line: 7, "x" or null.
+func (h *host) await(id string) mcpReply {
+	h.t.Helper()
+	var line []byte
+	h.until("the reply to "+id, func() bool { line = h.replies[id]; delete(h.replies, id); return line != nil })
+	var r mcpReply
+	if err := json.Unmarshal(line, &r); err != nil {
+		h.t.Fatalf("%v in %s", err, line)
+	}
+	return r
+}
+
+// mcpReply is an answer of yett-mcp.
+type mcpReply struct {
+	ID    json.RawMessage
+	Error *struct {
+		Code    int
+		Message string
+		Data    struct {
+			Code     string
+			NextStep string `json:"next_step"`
+		}
+	}
+	Result struct {
+		ProtocolVersion   string
+		SupportedVersions []string
+		Capabilities      map[string]any
+		Tools             []struct {
+			Name         string
+			Description  string
+			InputSchema  map[string]any
+			OutputSchema map[string]any
+		}
+		Content []struct{ Type, Text string }
+		IsError bool
+	}
+}
+
+// said is what a tool call came back with.
+type said struct {
+	text    string
+	isError bool
+}
+
+func (r mcpReply) said(t testing.TB) said {
+	t.Helper()
+	if r.Error != nil {
+		t.Fatalf("the call got the error %d %s", r.Error.Code, r.Error.Message)
+	}
+	if len(r.Result.Content) != 1 || r.Result.Content[0].Type != "text" {
+		t.Fatalf("the result is not one text block: %+v", r.Result)
+	}
+	return said{r.Result.Content[0].Text, r.Result.IsError}
+}
+
+// wants fails unless every part stands in the text.
+func (s said) wants(t testing.TB, parts ...string) said {
+	t.Helper()
+	for _, p := range parts {
+		if !strings.Contains(s.text, p) {
+			t.Fatalf("the text lacks %q:\n%.2000s", p, s.text)
+		}
+	}
+	return s
+}
+
+// refused wants an error result with a code and a next step.
+func (s said) refused(t testing.TB, code string, parts ...string) said {
+	t.Helper()
+	if !s.isError || !strings.Contains(s.text, code+": ") {
+		t.Fatalf("isError %v, want %s:\n%.2000s", s.isError, code, s.text)
+	}
+	return s.wants(t, append(parts, "Next step: ")...)
+}
+
+// decode reads the JSON line of the text into v.
+func (s said) decode(t testing.TB, v any) {
+	t.Helper()
+	for line := range strings.Lines(s.text) {
+		if strings.HasPrefix(line, "{") {
+			if err := json.Unmarshal([]byte(line), v); err != nil {
+				t.Fatalf("%v in %s", err, line)
+			}
+			return
+		}
+	}
+	t.Fatalf("no JSON in the text:\n%s", s.text)
+}
+
+func (s said) operation(t testing.TB) (op Operation) {
+	t.Helper()
+	s.decode(t, &op)
+	return op
+}
+
+func (s said) session(t testing.TB) (r wire.SessionResult) {
+	t.Helper()
+	s.decode(t, &r)
+	return r
+}
+
+// tag returns the two words that the agent is to tell the person.
+func (s said) tag(t testing.TB) string {
+	t.Helper()
+	m := regexp.MustCompile(`The card shows the words "([^"]+)"`).FindStringSubmatch(s.text)
+	if m == nil || len(strings.Fields(strings.ReplaceAll(m[1], "-", " "))) != 2 {
+		t.Fatalf("no two-word tag in the text:\n%s", s.text)
+	}
+	return m[1]
+}
+
+func request(id any, method, params string) string {
+	raw, err := json.Marshal(id)
+	if err != nil {
+		panic(err)
+	}
+	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`, raw, method, params)
+}
+
+func toolCall(id any, name, arguments string) string {
+	return request(id, "tools/call", fmt.Sprintf(`{"name":%q,"arguments":%s}`, name, arguments))
+}
+
+func initialize(id any, version string) string {
+	return request(id, "initialize", fmt.Sprintf(`{"protocolVersion":%q,"capabilities":{"elicitation":{}},"clientInfo":{"name":"agent","version":"7"}}`, version))
+}
+
+const initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+
+// ready goes through the handshake.
+func (h *host) ready() *host {
+	h.t.Helper()
+	h.send(initialize("init", "2025-11-25"))
+	h.await(`"init"`)
+	h.send(initialized)
+	return h
+}
+
+// begin calls a tool and returns the id of the call.
+func (h *host) begin(name, arguments string) string {
+	h.t.Helper()
+	h.nextID++
+	h.send(toolCall(h.nextID, name, arguments))
+	return strconv.Itoa(h.nextID)
+}
+
+// call calls a tool and returns what it said.
+func (h *host) call(name, arguments string) said {
+	h.t.Helper()
+	return h.await(h.begin(name, arguments)).said(h.t)
+}
+
+// grant asks for capabilities, lets the person approve, and returns the
+// session's id. The words of the card are those that the agent was told.
+func (h *host) grant(capabilities ...string) string {
+	h.t.Helper()
+	list, _ := json.Marshal(capabilities)
+	asked := h.call("request_access", fmt.Sprintf(`{"capabilities":%s,"purpose":"a test","wait_ms":0}`, list))
+	asked.wants(h.t, "pending: ")
+	h.b.ApproveTag(asked.session(h.t).Pending.ApprovalID, asked.tag(h.t))
+	r := h.call("request_access", fmt.Sprintf(`{"capabilities":%s,"wait_ms":30000}`, list)).wants(h.t, "granted: ").session(h.t)
+	return r.SessionID
+}
+
+// CardOf returns a waiting card by its id.
+func (b *Broker) CardOf(approvalID string) Card {
+	b.T.Helper()
+	for _, c := range b.Pending() {
+		if c.ApprovalID == approvalID {
+			return c
+		}
+	}
+	b.T.Fatalf("there is no card %s", approvalID)
+	return Card{}
+}
+
+// ApproveTag approves a card for an hour if it shows the words of the tag.
+func (b *Broker) ApproveTag(approvalID, tag string) {
+	b.T.Helper()
+	c := b.CardOf(approvalID)
+	var shown struct{ Tag string }
+	if json.Unmarshal(c.Card, &shown) != nil || shown.Tag != tag {
+		b.T.Fatalf("the card shows %q, the agent was told %q", shown.Tag, tag)
+	}
+	b.Approve(c, "--for", "1h")
+}
+
+// untilSession waits until a session is in a state that the test wants, and
+// returns it.
+func (b *Broker) untilSession(id string, isSo func(wire.Session) bool) wire.Session {
+	b.T.Helper()
+	var last wire.Session
+	for deadline := time.Now().Add(Patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		for _, s := range b.Sessions() {
+			if s.SessionID == id {
+				if last = s; isSo(s) {
+					return s
+				}
+			}
+		}
+	}
+	b.T.Fatalf("session %s stays %s %s", id, last.State, last.EndReason)
+	return last
+}
+
+// ended waits for the end of a session, which must have one of the reasons.
+func (b *Broker) ended(id string, reasons ...string) {
+	b.T.Helper()
+	s := b.untilSession(id, func(s wire.Session) bool { return s.State == "ended" })
+	if !slices.Contains(reasons, s.EndReason) {
+		b.T.Errorf("session %s ended with %s, want %v", id, s.EndReason, reasons)
+	}
+}
+
+// endRow returns the reason that the ledger has for the end of a session.
+func (b *Broker) endRow(id string) string {
+	b.T.Helper()
+	for _, r := range b.Activity() {
+		if r.SessionID == id && r.Kind == "session.ended" {
+			var o struct {
+				EndReason string `json:"end_reason"`
+			}
+			json.Unmarshal(r.Outcome, &o)
+			return o.EndReason
+		}
+	}
+	return ""
+}
+
+// awaitGone waits until a process does not exist any more, or is dead.
+func awaitGone(t testing.TB, pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(Patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+		if dead(pid) {
+			return
+		}
+	}
+	t.Fatalf("process %d lives on", pid)
+}
+
+func dead(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return syscall.Kill(pid, 0) != nil
+	}
+	_, after, _ := strings.Cut(string(stat), ") ")
+	return strings.HasPrefix(after, "Z") || strings.HasPrefix(after, "X")
+}
