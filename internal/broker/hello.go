@@ -25,6 +25,13 @@ func (ch *channel) receiveHello(req wire.Request) *wire.Error {
 	if err := wire.DecodeParams(req.Params, &m); err != nil {
 		return err
 	}
+	claims := len(m.Program) + len(m.Version)
+	for name, value := range m.Labels {
+		claims += len(name) + len(value)
+	}
+	if claims > maxClaims {
+		return wire.Errorf(wire.CodeBadRequest, "program, version and labels are together longer than %d bytes", maxClaims)
+	}
 	version, fail := wire.Negotiate(m.ProtocolMin, m.ProtocolMax)
 	if fail != nil {
 		return fail

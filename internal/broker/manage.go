@@ -197,6 +197,10 @@ func (ch *channel) listActivity(r wire.ActivityList) (any, *wire.Error) {
 			}
 		}
 		raw := marshal(row)
+		if len(raw) > maxActivityBytes { // what it says about itself stays; its content is in the ledger
+			row.Request = marshal(map[string]any{"omitted": "the row is too long for a list", "bytes": len(raw)})
+			raw = marshal(row)
+		}
 		if size += len(raw); len(l.Items) >= limit || (size > maxActivityBytes && len(l.Items) > 0) {
 			return errEnough
 		}

@@ -19,8 +19,13 @@ import (
 	"github.com/yett-broker/yett/internal/wire"
 )
 
-// maxCapabilities bounds one request for access.
-const maxCapabilities = 64
+const (
+	// maxCapabilities bounds one request for access.
+	maxCapabilities = 64
+	// maxClaims bounds what a caller says of itself and of its purpose, in
+	// bytes: a row has to fit a frame with all of it.
+	maxClaims = 32 << 10
+)
 
 // openSession begins the one session of a channel. Without capabilities it is
 // active at once and may only list and ask.
@@ -41,7 +46,7 @@ func (ch *channel) openSession(m wire.SessionOpen, malformed *wire.Error) (any, 
 	if malformed != nil {
 		return nil, malformed
 	}
-	wanted, fail := known(open.policy, m.Capabilities)
+	wanted, fail := known(open.policy, m.Capabilities, m.Purpose)
 	if fail != nil {
 		return nil, fail
 	}
@@ -93,7 +98,7 @@ func (ch *channel) requestAccess(s *session.Session, m wire.AccessRequest) (any,
 	if open == nil {
 		return nil, wire.NewError(wire.CodeLocked)
 	}
-	wanted, fail := known(open.policy, m.Capabilities)
+	wanted, fail := known(open.policy, m.Capabilities, m.Purpose)
 	if fail != nil {
 		return nil, fail
 	}
@@ -260,7 +265,10 @@ func withdrawCode(endReason string) string {
 
 // known returns the wanted capabilities sorted and without repetition, or what
 // is wrong with them.
-func known(p *access.Policy, wanted []string) ([]string, *wire.Error) {
+func known(p *access.Policy, wanted []string, purpose string) ([]string, *wire.Error) {
+	if len(purpose) > maxClaims {
+		return nil, wire.Errorf(wire.CodeBadRequest, "purpose is longer than %d bytes", maxClaims)
+	}
 	if len(wanted) > maxCapabilities {
 		return nil, wire.Errorf(wire.CodeBadRequest, "at most %d capabilities can be asked for at once", maxCapabilities)
 	}
