@@ -25,5 +25,6 @@ test:
 	@scripts/node-modules
 	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 12m ./...
 
-bench:
-	$(GO) run ./bench
+bench: build
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -o bin/ ./bench ./bench/baremcp
+	bin/bench

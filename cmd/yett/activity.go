@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -51,10 +53,43 @@ func (a *app) activity(ctx context.Context) error {
 				printJSON(a.stdout, raw)
 				continue
 			}
-			fmt.Fprintf(a.stdout, "%6d  %s  %-16s %s %s\n", row.N, row.At.Local().Format("2006-01-02 15:04:05"), row.Kind,
-				row.OperationID, approval.Escape(string(row.Outcome), 120))
+			fmt.Fprintln(a.stdout, strings.TrimRight(fmt.Sprintf("%6d  %s  %-16s %s  %s", row.N, row.At.Local().Format("2006-01-02 15:04:05"),
+				row.Kind, row.OperationID, summary(row)), " "))
 		}
 	}
 	a.hidden(hidden, "rows")
 	return nil
+}
+
+// summary is what a row says in one line: what was asked, and what came of it.
+func summary(row ledger.Row) string {
+	var r struct {
+		Action *struct {
+			Capability string
+			HTTP       *struct{ Method, Path string }
+			SSH        *struct{ Command string }
+		}
+		Name, Difference string
+		SessionID        string `json:"session_id"`
+	}
+	var out struct {
+		Code, Detail, Choice string
+		State                string
+		EndReason            string `json:"end_reason"`
+	}
+	json.Unmarshal(row.Request, &r) // a row of another shape has no summary
+	json.Unmarshal(row.Outcome, &out)
+	words := []string{r.Name}
+	if a := r.Action; a != nil {
+		words = append(words, a.Capability)
+		if a.HTTP != nil {
+			words = append(words, a.HTTP.Method, a.HTTP.Path)
+		}
+		if a.SSH != nil {
+			words = append(words, a.SSH.Command)
+		}
+	}
+	words = append(words, out.State, out.Choice, out.EndReason, out.Code, out.Detail)
+	words = slices.DeleteFunc(words, func(w string) bool { return w == "" })
+	return approval.Escape(strings.Join(words, " "), 160)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -35,9 +36,20 @@ func newPending(a *app) *cobra.Command {
 				if err := printCard(a.stdout, p); err != nil {
 					return err
 				}
-				fmt.Fprintf(a.stdout, "\nnext: yett approve %s [--for 30m], or yett deny %s\n\n", p.ApprovalID, p.ApprovalID)
+				fmt.Fprintf(a.stdout, "\nnext: yett approve %s%s, or yett deny %s\n\n", p.ApprovalID, forHint(p), p.ApprovalID)
 			}
 			return nil
 		},
 	}
+}
+
+// forHint offers a length where one makes sense: not for a single action.
+func forHint(p wire.Approval) string {
+	var c struct {
+		Request *struct{} `json:"request"`
+	}
+	if json.Unmarshal(p.Card, &c) == nil && c.Request != nil {
+		return ""
+	}
+	return " [--for 30m]"
 }

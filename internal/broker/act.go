@@ -8,7 +8,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/yett-broker/yett/internal/access"
 	"github.com/yett-broker/yett/internal/action"
@@ -549,6 +552,11 @@ func recorded(r action.Request, digest [32]byte) json.RawMessage {
 
 // deny ends an operation that was not executed: durable, then answered.
 func (b *Broker) deny(op *operation, code, detail string, m wire.ActionRequest) (any, *wire.Error) {
+	if code != wire.ReasonOutsideCapability && code != wire.ReasonNoApprover {
+		detail = "" // the standing sentence of the code says it all
+	} else if detail != "" {
+		detail = sentence(detail)
+	}
 	b.ops.clearQueued(op.queueKey(), op)
 	row := op.row("denied", nil)
 	row.Outcome = marshal(map[string]any{"code": code, "detail": detail})
@@ -629,4 +637,14 @@ type outcome struct {
 func place(p *access.Policy, name string) (vault.Declared, bool) {
 	c, ok := p.Credential(name)
 	return vault.Declared{Name: c.Name, Kind: c.Kind, Place: c.Place()}, ok
+}
+
+// sentence makes a cause a sentence of its own.
+func sentence(s string) string {
+	r, size := utf8.DecodeRuneInString(s)
+	s = string(unicode.ToUpper(r)) + s[size:]
+	if !strings.HasSuffix(s, ".") {
+		s += "."
+	}
+	return s
 }

@@ -124,7 +124,9 @@ func (ch *channel) stopBroker() (any, *wire.Error) {
 func (ch *channel) revoke(r wire.SessionID) (any, *wire.Error) {
 	s, ok := ch.b.sessions.Get(r.SessionID)
 	if !ok {
-		return nil, wire.Errorf(wire.CodeBadRequest, "There is no such session.")
+		e := wire.Errorf(wire.CodeBadRequest, "There is no such session.")
+		e.NextStep = "List them: yett sessions."
+		return nil, e
 	}
 	ch.b.endSession(s, session.Revoked)
 	ch.narrow("session.revoked", map[string]any{"session_id": r.SessionID})

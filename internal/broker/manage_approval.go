@@ -63,7 +63,9 @@ func (ch *channel) decide(id, digest string, d approval.Decision) (any, *wire.Er
 	case errors.As(err, &fail):
 		return nil, fail
 	case errors.Is(err, approval.ErrDigest):
-		return nil, wire.Errorf(wire.CodeProofInvalid, "The digest is not that of the card.")
+		e := wire.Errorf(wire.CodeProofInvalid, "The digest is not that of the card.")
+		e.NextStep = "Look at the card that waits and take its digest: yett pending."
+		return nil, e
 	case errors.Is(err, approval.ErrUnknown):
 		e := wire.Errorf(wire.CodeBadRequest, "No such card waits: it was decided, withdrawn, or never there.")
 		e.NextStep = "List what waits: yett pending."

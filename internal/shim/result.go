@@ -62,7 +62,7 @@ func unavailable(e *endpoint.UnavailableError) (message, nextStep string) {
 		return "The Yett broker runs but does not answer.", "Look at: yett status and the broker's log."
 	case endpoint.Unsafe, endpoint.Imposter:
 		return "Whoever listens at the broker's socket was not proven to be Yett's broker, so nothing was sent: " + e.Err.Error() + ".",
-			"Look at: yett doctor."
+			"Look at: yett status; ss -xlp shows who listens at the socket."
 	}
 	return message, nextStep
 }

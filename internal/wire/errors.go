@@ -45,7 +45,7 @@ const (
 // advice has for each code one sentence for the agent and one next step for
 // the person.
 var advice = map[string][2]string{
-	CodeUnavailable:         {"The Yett broker is not running.", "Start it: yett serve (or install it as a service), then yett unlock."},
+	CodeUnavailable:         {"The Yett broker is not running.", "Start it: yett serve, then yett unlock."},
 	CodeLocked:              {"Yett is locked.", "Unlock it: yett unlock. Then ask again."},
 	CodeQuarantined:         {"Yett's records do not match and it refuses to act.", "Look at: yett audit verify."},
 	CodeProtocolUnsupported: {"Client and broker speak no common protocol version.", "Update the older side: yett version shows both."},
