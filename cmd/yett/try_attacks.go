@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/yett-broker/yett/internal/action"
 	"github.com/yett-broker/yett/internal/approval"
@@ -181,6 +182,10 @@ func (t *trial) stopAll(ctx context.Context) error {
 	}
 	if _, _, err := t.yett(ctx, command{args: []string{"stop"}}); err != nil {
 		return err
+	}
+	select { // a signal in its last moment would look like a crash
+	case <-t.broker.done:
+	case <-time.After(tryEnding):
 	}
 	t.end(t.broker)
 	if code := t.broker.cmd.ProcessState.ExitCode(); code != exitDone {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,45 +27,33 @@ const account = 64918
 
 const tryPatience = 90 * time.Second
 
-// programs builds both programs once, with the race detector where the tests
-// have it.
+var programsDir string // for TestMain to remove
+
+// programs builds both programs once, as make build does.
 var programs = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "yett-demo-")
 	if err != nil {
 		return "", err
 	}
+	programsDir = dir
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return "", err
 	}
-	args, env := []string{"build", "-buildvcs=false", "-o", dir + "/"}, append(os.Environ(), "CGO_ENABLED=0")
-	if raced() {
-		args, env = append(args, "-race"), append(os.Environ(), "CGO_ENABLED=1")
-	}
-	c := exec.Command("go", append(args, "github.com/yett-broker/yett/cmd/yett", "github.com/yett-broker/yett/cmd/yett-mcp")...)
-	c.Env = env
+	c := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-o", dir+"/", "github.com/yett-broker/yett/cmd/yett", "github.com/yett-broker/yett/cmd/yett-mcp")
+	c.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("building the programs: %w\n%s", err, out)
 	}
 	return dir, nil
 })
 
-func raced() bool {
-	info, _ := debug.ReadBuildInfo()
-	for _, s := range info.Settings {
-		if s.Key == "-race" {
-			return s.Value == "true"
-		}
-	}
-	return false
-}
-
 func TestMain(m *testing.M) {
 	if os.Geteuid() == 0 { // so that no yett try takes it away from the tests of other packages
 		os.Mkdir("/run/sshd", 0o755)
 	}
 	code := m.Run()
-	if dir, err := programs(); err == nil {
-		os.RemoveAll(dir)
+	if programsDir != "" {
+		os.RemoveAll(programsDir)
 	}
 	os.Exit(code)
 }
