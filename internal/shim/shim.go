@@ -189,15 +189,11 @@ func survivePanic(log io.Writer) mcp.Middleware {
 }
 
 // watchParent returns a channel that is closed when the process parent, which
-// started this one, is dead. It looks beside the start, which needs not wait.
+// started this one, is dead.
 func watchParent(parent int, log io.Writer) <-chan struct{} {
 	died := make(chan struct{})
 	go func() {
-		p, err := peer.Parent()
-		switch {
-		case err == nil && p.PID() == parent:
-			<-p.Done()
-		case os.Getppid() == parent: // it lives, and nobody can tell how long
+		if err := awaitDeath(parent); err != nil {
 			fmt.Fprintf(log, "%s: the process that started it cannot be watched: %v\n", program, err)
 			return
 		}
