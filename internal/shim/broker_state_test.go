@@ -80,7 +80,7 @@ func TestB8_ImposterGetsNothing(t *testing.T) {
 	if !isError {
 		t.Errorf("got %s", said)
 	}
-	wants(t, said, "unavailable: ", "not proven", "yett doctor")
+	wants(t, said, "unavailable: ", "not proven", "Next step: ")
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.asked) != 0 {
