@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/signal"
 	"strings"
 	"syscall"
 
@@ -44,6 +45,7 @@ func (a *app) serve(ctx context.Context) error {
 	}
 	log := slog.New(slog.NewTextHandler(a.stderr, nil))
 	scrubEnvironment()
+	signal.Ignore(syscall.SIGXFSZ) // a limit on file sizes shows as a failed write, not as an end
 	syscall.Umask(0o077)
 	v, err := vault.Load(loc.Home)
 	if err != nil {

@@ -257,7 +257,7 @@ func (ch *channel) prepare(req wire.Request) (func() (any, *wire.Error), *wire.E
 	switch {
 	case req.Method == wire.MethodSessionOpen:
 		var m wire.SessionOpen
-		err := wire.DecodeParams(req.Params, &m)
+		err := req.Decode(&m)
 		if err != nil && err.Closes() {
 			return nil, err
 		}
@@ -266,7 +266,7 @@ func (ch *channel) prepare(req wire.Request) (func() (any, *wire.Error), *wire.E
 		return ch.judge(req)
 	case isManagement(req.Method):
 		var m wire.Managed
-		if err := wire.DecodeParams(req.Params, &m); err != nil {
+		if err := req.Decode(&m); err != nil {
 			return nil, err
 		}
 		return func() (any, *wire.Error) { return ch.manage(req.Method, m) }, nil

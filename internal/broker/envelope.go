@@ -42,7 +42,7 @@ func (ch *channel) judge(req wire.Request) (func() (any, *wire.Error), *wire.Err
 func judged[M any](ch *channel, req wire.Request, envelope func(M) (wire.Envelope, int64),
 	work func(*session.Session, M) (any, *wire.Error)) (func() (any, *wire.Error), *wire.Error) {
 	var m M
-	malformed := wire.DecodeParams(req.Params, &m)
+	malformed := req.Decode(&m)
 	if malformed != nil && malformed.Closes() {
 		return nil, malformed
 	}

@@ -22,7 +22,7 @@ func (ch *channel) receiveHello(req wire.Request) *wire.Error {
 		return wire.Errorf(wire.CodeProtocolError, "hello is said once.")
 	}
 	var m wire.Hello
-	if err := wire.DecodeParams(req.Params, &m); err != nil {
+	if err := req.Decode(&m); err != nil {
 		return err
 	}
 	claims := len(m.Program) + len(m.Version)

@@ -3,39 +3,49 @@ package wire
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"reflect"
 	"strings"
 	"sync"
-	"unicode"
-	"unicode/utf8"
 )
+
+// maxID bounds what a reply repeats: an id as long as a frame would make the
+// reply longer than a frame.
+const maxID = 256
 
 // Request is one decoded request frame.
 type Request struct {
 	ID     json.RawMessage // a JSON string or number, echoed in the reply
 	Method string
-	Params json.RawMessage
+	Params json.RawMessage // valid as long as the frame is
+
+	params value
 }
+
+// Decode decodes the parameters into the struct that dst points to, like
+// DecodeParams but without reading them again.
+func (r Request) Decode(dst any) *Error { return decodeObject(r.params, dst) }
 
 // DecodeRequest decodes a frame. The error says whether the channel must be
 // closed (Code protocol_error) or stays open (bad_request); the returned
 // request carries the ID when the frame has a usable one, so that the error
 // can be answered.
 func DecodeRequest(frame []byte) (Request, *Error) {
-	if err := checkStrict(frame); err != nil {
-		return Request{}, err
+	top, fail := parse(frame)
+	if fail != nil {
+		return Request{}, fail
+	}
+	if top.kind != '{' {
+		return Request{}, Errorf(CodeProtocolError, "the message is not a JSON object")
 	}
 	var in struct {
 		JSONRPC string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id" wire:"optional"`
 		Method  string          `json:"method"`
-		Params  json.RawMessage `json:"params"`
+		Params  value           `json:"params"`
 	}
-	err := decodeObject(frame, &in)
-	req := Request{ID: in.ID, Method: in.Method, Params: in.Params}
+	err := decodeObject(top, &in)
+	req := Request{ID: in.ID, Method: in.Method, Params: in.Params.raw, params: in.Params}
 	switch {
 	case len(in.ID) == 0 || (in.ID[0] != '"' && in.ID[0] != '-' && (in.ID[0] < '0' || in.ID[0] > '9')):
 		req.ID = nil
@@ -47,96 +57,24 @@ func DecodeRequest(frame []byte) (Request, *Error) {
 		return req, err
 	case in.JSONRPC != "2.0":
 		return req, Errorf(CodeBadRequest, "jsonrpc must be \"2.0\"")
-	case in.Params[0] != '{':
+	case in.Params.kind != '{':
 		return req, Errorf(CodeBadRequest, "params must be an object")
 	}
 	return req, nil
 }
 
-// DecodeParams decodes a JSON object that DecodeRequest has checked into the
+// DecodeParams decodes a JSON object, as strictly as DecodeRequest, into the
 // struct that dst points to. Members are matched exactly. A field is required
 // unless it is tagged `wire:"optional"`. What could be decoded is in dst even
 // when an error is returned, so that a session and a sequence number can be
 // judged before a missing member is.
-func DecodeParams(raw json.RawMessage, dst any) *Error { return decodeObject(raw, dst) }
-
-// checkStrict refuses what no request may contain, wherever it stands.
-func checkStrict(frame []byte) *Error {
-	if !utf8.Valid(frame) {
-		return Errorf(CodeProtocolError, "the message is not valid UTF-8")
+func DecodeParams(raw json.RawMessage, dst any) *Error {
+	v, fail := parse(raw)
+	if fail != nil {
+		return fail
 	}
-	dec := json.NewDecoder(bytes.NewReader(frame))
-	dec.UseNumber()
-	type level struct {
-		object  bool
-		wantKey bool
-		keys    []string
-	}
-	var stack []level
-	for first := true; ; first = false {
-		tok, err := dec.Token()
-		if errors.Is(err, io.EOF) && !first && len(stack) == 0 {
-			return nil
-		}
-		if err != nil {
-			return Errorf(CodeProtocolError, "the message is not JSON")
-		}
-		if first && tok != json.Delim('{') {
-			return Errorf(CodeProtocolError, "the message is not a JSON object")
-		}
-		if !first && len(stack) == 0 {
-			return Errorf(CodeProtocolError, "data follows the message on its line")
-		}
-		if n := len(stack); n > 0 && stack[n-1].object {
-			top := &stack[n-1]
-			if key, ok := tok.(string); ok && top.wantKey {
-				folded := foldKey(key)
-				for _, k := range top.keys {
-					if k == folded {
-						return Errorf(CodeProtocolError, "a member stands twice (names are compared without regard to case)")
-					}
-				}
-				if len(top.keys) >= maxMembers {
-					return Errorf(CodeProtocolError, "an object has more than %d members", maxMembers)
-				}
-				top.keys = append(top.keys, folded)
-				top.wantKey = false
-				continue
-			}
-			top.wantKey = true // tok is a value, or the end of this object
-		}
-		switch tok {
-		case json.Delim('{'), json.Delim('['):
-			if len(stack) >= MaxDepth {
-				return Errorf(CodeProtocolError, "the message is nested deeper than %d", MaxDepth)
-			}
-			stack = append(stack, level{object: tok == json.Delim('{'), wantKey: true})
-		case json.Delim('}'), json.Delim(']'):
-			stack = stack[:len(stack)-1]
-		}
-	}
+	return decodeObject(v, dst)
 }
-
-// maxID bounds what a reply repeats: an id as long as a frame would make the
-// reply longer than a frame.
-const maxID = 256
-
-// maxMembers bounds the quadratic comparison of member names.
-const maxMembers = 256
-
-// foldKey maps names that encoding/json would take for one another to one
-// string: Unicode simple folding, so that U+017F is 's' and U+212A is 'k'.
-func foldKey(s string) string {
-	return strings.Map(func(r rune) rune {
-		low := r
-		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
-			low = min(low, f)
-		}
-		return low
-	}, s)
-}
-
-var rawType = reflect.TypeFor[json.RawMessage]() // judged when it is decoded itself
 
 type field struct {
 	name     string
@@ -161,16 +99,15 @@ func fieldsOf(t reflect.Type) []field {
 
 // decodeObject fills dst, a pointer to a struct. An unknown member outranks a
 // missing or mistyped one, at any depth, because it closes the channel.
-func decodeObject(raw []byte, dst any) *Error {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &members); err != nil || members == nil {
+func decodeObject(from value, dst any) *Error {
+	if from.kind != '{' {
 		return Errorf(CodeBadRequest, "an object is required")
 	}
 	v := reflect.ValueOf(dst).Elem()
 	var bad *Error
 	seen := 0
 	for _, f := range fieldsOf(v.Type()) {
-		val, ok := members[f.name]
+		val, ok := from.member(f.name)
 		if !ok {
 			if !f.optional && bad == nil {
 				bad = Errorf(CodeBadRequest, "%s is missing", f.name)
@@ -187,49 +124,54 @@ func decodeObject(raw []byte, dst any) *Error {
 			}
 		}
 	}
-	if seen != len(members) {
+	if seen != len(from.members) {
 		return Errorf(CodeProtocolError, "the message has a member that this protocol does not know")
 	}
 	return bad
 }
 
-func decodeMember(name string, raw json.RawMessage, v reflect.Value) *Error {
-	if bytes.Equal(raw, []byte("null")) {
+var (
+	valueType = reflect.TypeFor[value]()
+	rawType   = reflect.TypeFor[json.RawMessage]()
+)
+
+func decodeMember(name string, from value, v reflect.Value) *Error {
+	t := v.Type()
+	if from.kind == 'n' {
 		return Errorf(CodeBadRequest, "%s is null", name)
 	}
-	if t := v.Type(); t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Struct && t.Elem() != timeType {
+	switch {
+	case t == valueType:
+		v.Set(reflect.ValueOf(from))
+		return nil
+	case t == rawType:
+		v.SetBytes(bytes.Clone(from.raw))
+		return nil
+	case t.Kind() == reflect.Pointer && t.Elem().Kind() == reflect.Struct && t.Elem() != timeType:
 		p := reflect.New(t.Elem())
-		err := decodeObject(raw, p.Interface())
+		err := decodeObject(from, p.Interface())
 		v.Set(p)
 		if err != nil && err.Code == CodeBadRequest {
 			return Errorf(CodeBadRequest, "%s: %s", name, err.Message)
 		}
 		return err
+	case t.Kind() == reflect.Pointer:
+		p := reflect.New(t.Elem())
+		if err := decodeMember(name, from, p.Elem()); err != nil {
+			return err
+		}
+		v.Set(p)
+		return nil
+	case t.Kind() == reflect.String && from.kind == '"':
+		v.SetString(from.text())
+		return nil
 	}
-	p := reflect.New(v.Type())
-	if err := json.Unmarshal(raw, p.Interface()); err != nil || v.Type() != rawType && holdsNull(raw) {
-		return Errorf(CodeBadRequest, "%s has the wrong type: want %s", name, typeWord(v.Type()))
+	p := reflect.New(t)
+	if from.holdsNull() || json.Unmarshal(from.raw, p.Interface()) != nil {
+		return Errorf(CodeBadRequest, "%s has the wrong type: want %s", name, typeWord(t))
 	}
 	v.Set(p.Elem())
 	return nil
-}
-
-// holdsNull reports whether a null stands inside an array or object: there
-// encoding/json would take it for the zero value.
-func holdsNull(raw []byte) bool {
-	if raw[0] != '[' && raw[0] != '{' || !bytes.Contains(raw, []byte("null")) {
-		return false
-	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	for {
-		tok, err := dec.Token()
-		if err != nil {
-			return false
-		}
-		if tok == nil {
-			return true
-		}
-	}
 }
 
 func typeWord(t reflect.Type) string {

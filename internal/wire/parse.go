@@ -1,0 +1,297 @@
+package wire
+
+import (
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+)
+
+// value is one JSON value (RFC 8259), a view into the frame that it stands in.
+// The whole frame is parsed once, into values, before anything is decoded.
+type value struct {
+	kind    byte   // first byte: one of { [ " t f n, or 0 for a number
+	raw     []byte // its bytes
+	members []member
+	items   []value
+}
+
+type member struct {
+	name string
+	value
+}
+
+// member returns the member of exactly this name.
+func (v value) member(name string) (value, bool) {
+	for _, m := range v.members {
+		if m.name == name {
+			return m.value, true
+		}
+	}
+	return value{}, false
+}
+
+// text returns the content of a string.
+func (v value) text() string {
+	inner := v.raw[1 : len(v.raw)-1]
+	for _, c := range inner {
+		if c == '\\' {
+			var s string
+			json.Unmarshal(v.raw, &s) // the parser has accepted it
+			return s
+		}
+	}
+	return string(inner)
+}
+
+// holdsNull reports whether a null stands in the value or in what it holds:
+// encoding/json would take it for the zero value.
+func (v value) holdsNull() bool {
+	if v.kind == 'n' {
+		return true
+	}
+	for _, m := range v.members {
+		if m.holdsNull() {
+			return true
+		}
+	}
+	for _, i := range v.items {
+		if i.holdsNull() {
+			return true
+		}
+	}
+	return false
+}
+
+// maxMembers bounds the quadratic comparison of member names.
+const maxMembers = 256
+
+// jsonParser reads one value and refuses what no request may contain, wherever it
+// stands: invalid UTF-8, names that are equal under case folding (encoding/json
+// would let one stand for the other), deep nesting, and data behind the value.
+type jsonParser struct {
+	in   []byte
+	at   int
+	fail *Error
+}
+
+func parse(frame []byte) (value, *Error) {
+	if !utf8.Valid(frame) {
+		return value{}, Errorf(CodeProtocolError, "the message is not valid UTF-8")
+	}
+	p := &jsonParser{in: frame}
+	v := p.value(0)
+	p.space()
+	if p.fail == nil && p.at != len(p.in) {
+		p.refuse("data follows the message on its line")
+	}
+	if p.fail != nil {
+		return value{}, p.fail
+	}
+	return v, nil
+}
+
+// refuse keeps the first failure and moves to the end, so that every loop ends.
+func (p *jsonParser) refuse(format string, args ...any) {
+	if p.fail == nil {
+		p.fail = Errorf(CodeProtocolError, format, args...)
+	}
+	p.at = len(p.in)
+}
+
+func (p *jsonParser) malformed() { p.refuse("the message is not JSON") }
+
+// next returns the byte at hand, or 0 at the end, which no JSON has outside of
+// a string and no string may have inside.
+func (p *jsonParser) next() byte {
+	if p.at < len(p.in) {
+		return p.in[p.at]
+	}
+	return 0
+}
+
+func (p *jsonParser) space() {
+	for c := p.next(); c == ' ' || c == '\t' || c == '\r' || c == '\n'; c = p.next() {
+		p.at++
+	}
+}
+
+// want takes one byte.
+func (p *jsonParser) want(c byte) {
+	if p.next() != c {
+		p.malformed()
+		return
+	}
+	p.at++
+}
+
+func (p *jsonParser) value(depth int) value {
+	p.space()
+	start := p.at
+	v := value{kind: p.next()}
+	switch v.kind {
+	case '{', '[':
+		if depth == MaxDepth {
+			p.refuse("the message is nested deeper than %d", MaxDepth)
+			return v
+		}
+		p.at++
+		if v.kind == '{' {
+			v.members = p.members(depth + 1)
+		} else {
+			v.items = p.items(depth + 1)
+		}
+	case '"':
+		p.string()
+	case 't':
+		p.word("true")
+	case 'f':
+		p.word("false")
+	case 'n':
+		p.word("null")
+	default:
+		v.kind = 0
+		p.number()
+	}
+	if p.fail == nil {
+		v.raw = p.in[start:p.at]
+	}
+	return v
+}
+
+func (p *jsonParser) members(depth int) []member {
+	var ms []member
+	p.space()
+	if p.next() == '}' {
+		p.at++
+		return nil
+	}
+	for p.fail == nil {
+		p.space()
+		start := p.at
+		p.string()
+		if p.fail != nil {
+			break
+		}
+		name := value{raw: p.in[start:p.at]}.text()
+		for _, m := range ms {
+			if strings.EqualFold(m.name, name) {
+				p.refuse("a member stands twice (names are compared without regard to case)")
+				return nil
+			}
+		}
+		if len(ms) == maxMembers {
+			p.refuse("an object has more than %d members", maxMembers)
+			return nil
+		}
+		p.space()
+		p.want(':')
+		ms = append(ms, member{name, p.value(depth)})
+		p.space()
+		if p.next() == '}' {
+			p.at++
+			break
+		}
+		p.want(',')
+	}
+	return ms
+}
+
+func (p *jsonParser) items(depth int) []value {
+	var vs []value
+	p.space()
+	if p.next() == ']' {
+		p.at++
+		return nil
+	}
+	for p.fail == nil {
+		vs = append(vs, p.value(depth))
+		p.space()
+		if p.next() == ']' {
+			p.at++
+			break
+		}
+		p.want(',')
+	}
+	return vs
+}
+
+// string takes a string: no raw control characters, only the escapes of JSON.
+func (p *jsonParser) string() {
+	p.want('"')
+	for p.fail == nil {
+		c := p.next()
+		switch {
+		case c == '"':
+			p.at++
+			return
+		case c < 0x20:
+			p.malformed()
+		case c == '\\':
+			p.at++
+			p.escape()
+		default:
+			p.at++
+		}
+	}
+}
+
+func (p *jsonParser) escape() {
+	c := p.next()
+	p.at++
+	if c != 'u' {
+		if c == 0 || !strings.ContainsRune(`"\/bfnrt`, rune(c)) {
+			p.malformed()
+		}
+		return
+	}
+	for range 4 {
+		c := p.next()
+		if !(c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F') {
+			p.malformed()
+			return
+		}
+		p.at++
+	}
+}
+
+func (p *jsonParser) word(w string) {
+	if !strings.HasPrefix(string(p.in[p.at:min(p.at+len(w), len(p.in))]), w) {
+		p.malformed()
+		return
+	}
+	p.at += len(w)
+}
+
+// number takes a number: RFC 8259 section 6.
+func (p *jsonParser) number() {
+	if p.next() == '-' {
+		p.at++
+	}
+	if p.next() == '0' {
+		p.at++
+	} else {
+		p.digits()
+	}
+	if p.next() == '.' {
+		p.at++
+		p.digits()
+	}
+	if c := p.next(); c == 'e' || c == 'E' {
+		p.at++
+		if c := p.next(); c == '+' || c == '-' {
+			p.at++
+		}
+		p.digits()
+	}
+}
+
+// digits takes one or more digits.
+func (p *jsonParser) digits() {
+	start := p.at
+	for c := p.next(); c >= '0' && c <= '9'; c = p.next() {
+		p.at++
+	}
+	if p.at == start {
+		p.malformed()
+	}
+}
