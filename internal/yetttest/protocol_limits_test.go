@@ -73,6 +73,16 @@ func TestC9_RefusalsAtOnce(t *testing.T) {
 	if n := len(b.Activity()) - before; n < 20 || n >= asked {
 		t.Fatalf("%d rows of %d refusals", n, asked)
 	}
+	noRace(t, b)
+}
+
+// noRace wants that the race detector, where the broker was built with it, had
+// nothing to say.
+func noRace(t *testing.T, b *Broker) {
+	t.Helper()
+	if bytes.Contains(b.Printed(), []byte("DATA RACE")) {
+		t.Error("the broker has a data race")
+	}
 }
 
 // TestReplyFitsAFrame: an upstream cannot make a reply that its reader must
@@ -137,5 +147,38 @@ func TestC9_ByteByByte(t *testing.T) {
 		if r, ok := c.Read(); !ok || r.Error != nil {
 			t.Fatalf("%v %+v", ok, r.Error)
 		}
+	}
+}
+
+// TestH5_OneNonceOneSession: of many openings with one nonce at the same moment
+// one gets the session.
+func TestH5_OneNonceOneSession(t *testing.T) {
+	up := StartUpstream(t, canary)
+	b := Start(t, up.Access(), "demo", canary)
+	c := b.Open()
+	const asked = 50
+	var all []byte
+	for i := range asked {
+		frame, err := wire.EncodeRequest(int64(1000+i), wire.MethodSessionOpen, wire.SessionOpen{Nonce: c.Hello.Nonce, Capabilities: []string{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, frame...)
+	}
+	c.Write(all)
+	opened := 0
+	for range asked {
+		r, ok := c.Read()
+		switch {
+		case !ok:
+			t.Fatal("the channel closed")
+		case r.Error == nil:
+			opened++
+		case r.Code() != wire.CodeWrongChannel:
+			t.Fatalf("%s", r.Code())
+		}
+	}
+	if opened != 1 {
+		t.Fatalf("%d sessions on one nonce", opened)
 	}
 }

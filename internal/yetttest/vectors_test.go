@@ -180,6 +180,7 @@ func TestVectors(t *testing.T) {
 			t.Errorf("%+q stands in a reply", sep)
 		}
 	}
+	noRace(t, b)
 	if r := b.Run("audit", "verify", "--json"); r.Code != 0 {
 		t.Errorf("audit: %s %s", r.Stdout, r.Stderr)
 	}
