@@ -11,7 +11,8 @@
 //	message = "yett-decision-v1\n" digest-hex "\n" choice "\n" until "\n" nonce
 //	proof   = HMAC-SHA-256(approval key, message)
 //
-// until is RFC 3339 in UTC, or "-". What was digested is what is executed: the
+// until is RFC 3339 in UTC, or "-"; the other fields pass Escape, so that no
+// field can hold a line break. What was digested is what is executed: the
 // broker keeps the request beside the card and runs nothing else.
 //
 // The package trusts its caller, the broker, for evidence and for time; it
@@ -19,11 +20,10 @@
 package approval
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/yett-broker/yett/internal/action"
@@ -150,29 +150,6 @@ func ClaimedOf(c action.Caller, purpose string) Claimed {
 	return Claimed{Claims: c.Claims, Purpose: purpose, Process: c.Subject().Claimed}
 }
 
-// write is the one place where a card becomes bytes. Every string in it is
-// escaped and capped; object members are sorted by name.
-func write(c Card) ([]byte, error) {
-	raw, err := json.Marshal(c)
-	if err != nil {
-		return nil, fmt.Errorf("writing a card: %w", err)
-	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
-	var tree map[string]any
-	if err := dec.Decode(&tree); err != nil {
-		return nil, fmt.Errorf("writing a card: %w", err)
-	}
-	for name, part := range tree {
-		limit := capText
-		if name == "request" {
-			limit = capRequest
-		}
-		tree[name] = escapeTree(part, limit)
-	}
-	return json.Marshal(tree)
-}
-
 // Digest returns the digest of a card document as hexadecimal text.
 func Digest(document []byte) string {
 	h := sha256.New()
@@ -187,12 +164,16 @@ func DecisionMessage(digest, choice string, until time.Time, nonce string) []byt
 	if !until.IsZero() {
 		end = until.UTC().Format(time.RFC3339Nano)
 	}
-	return fmt.Appendf(nil, "yett-decision-v1\n%s\n%s\n%s\n%s", digest, choice, end, nonce)
+	return fmt.Appendf(nil, "yett-decision-v1\n%s\n%s\n%s\n%s", field(digest), field(choice), end, field(nonce))
 }
 
 // ProofMessage returns the bytes that the proof of any other management
 // request covers: the method, the exact bytes of the request, and the nonce.
 func ProofMessage(method string, request []byte, nonce string) []byte {
 	sum := sha256.Sum256(request)
-	return fmt.Appendf(nil, "yett-proof-v1\n%s\n%x\n%s", method, sum, nonce)
+	return fmt.Appendf(nil, "yett-proof-v1\n%s\n%x\n%s", field(method), sum, field(nonce))
 }
+
+// field leaves every well-formed field as it is. Of the others no two become
+// equal, and none runs into the next.
+func field(s string) string { return Escape(s, math.MaxInt) }

@@ -7,25 +7,21 @@ import (
 	"unicode/utf8"
 )
 
-// Caps of one string in runes. What is longer is cut with a visible mark.
-const (
-	capText    = 512
-	capRequest = 16 << 10
-	capItems   = 64 // of an array, and members of an object
-)
-
 // Escape makes text that may come from an agent safe to show: it returns
 // printable characters only, in reading order, on one line. Everything else
 // stands as \u{HEX}, a run of spaces as \s{N}, a backslash as \\, and what lies
 // behind the cap as \+{N}. Since a backslash of the text itself is doubled, no
-// text can imitate these marks. Categories are those of the Unicode standard,
-// chapter 4; default-ignorable characters are those of DerivedCoreProperties.
+// text can imitate these marks, and no two texts below the cap become equal.
+// Categories are those of the Unicode standard, chapter 4; default-ignorable
+// characters are those of DerivedCoreProperties. Letters that are written from
+// right to left are marked too: between two of them a terminal reorders digits,
+// signs and our own brackets.
 func Escape(s string, limit int) string {
 	var b strings.Builder
 	runes := 0
 	for i := 0; i < len(s); {
 		if runes >= limit {
-			fmt.Fprintf(&b, `\+{%d}`, utf8.RuneCountInString(s[i:]))
+			b.WriteString(leftOut(utf8.RuneCountInString(s[i:])))
 			break
 		}
 		r, size := utf8.DecodeRuneInString(s[i:])
@@ -62,7 +58,14 @@ func visible(r rune) bool {
 	if r < 0x80 {
 		return r > 0x20 && r != 0x7f
 	}
-	return unicode.IsPrint(r) && !unicode.Is(ignorable, r) && !unicode.Is(unicode.M, r)
+	return unicode.IsPrint(r) && !unicode.Is(ignorable, r) && !unicode.Is(unicode.M, r) && !unicode.Is(rightToLeft, r)
+}
+
+// rightToLeft has the blocks whose characters are R, AL or AN by default in
+// DerivedBidiClass.
+var rightToLeft = &unicode.RangeTable{
+	R16: []unicode.Range16{{Lo: 0x0590, Hi: 0x08FF, Stride: 1}, {Lo: 0xFB1D, Hi: 0xFDFF, Stride: 1}, {Lo: 0xFE70, Hi: 0xFEFF, Stride: 1}},
+	R32: []unicode.Range32{{Lo: 0x10800, Hi: 0x10FFF, Stride: 1}, {Lo: 0x1E800, Hi: 0x1EFFF, Stride: 1}},
 }
 
 // ignorable has the default-ignorable characters that unicode.IsPrint accepts,
@@ -77,32 +80,14 @@ var ignorable = &unicode.RangeTable{
 		{Lo: 0x3164, Hi: 0x3164, Stride: 1},
 		{Lo: 0xFE00, Hi: 0xFE0F, Stride: 1},
 		{Lo: 0xFFA0, Hi: 0xFFA0, Stride: 1},
+		{Lo: 0xFFFC, Hi: 0xFFFC, Stride: 1}, // stands for an object that is not there
 	},
-	R32: []unicode.Range32{{Lo: 0x1D159, Hi: 0x1D159, Stride: 1}, {Lo: 0xE0100, Hi: 0xE01EF, Stride: 1}},
+	R32: []unicode.Range32{
+		{Lo: 0x13441, Hi: 0x13442, Stride: 1}, // hieroglyphic blanks
+		{Lo: 0x1D159, Hi: 0x1D159, Stride: 1}, // null notehead
+		{Lo: 0xE0100, Hi: 0xE01EF, Stride: 1},
+	},
 }
 
-func escapeTree(v any, limit int) any {
-	switch v := v.(type) {
-	case string:
-		return Escape(v, limit)
-	case []any:
-		if len(v) > capItems {
-			v = append(v[:capItems:capItems], fmt.Sprintf("and %d more", len(v)-capItems))
-		}
-		for i := range v {
-			v[i] = escapeTree(v[i], limit)
-		}
-		return v
-	case map[string]any:
-		out := make(map[string]any, len(v))
-		for k, e := range v {
-			if len(out) == capItems {
-				out["…"] = fmt.Sprintf("and %d more", len(v)-capItems)
-				break
-			}
-			out[Escape(k, 64)] = escapeTree(e, limit)
-		}
-		return out
-	}
-	return v
-}
+// leftOut is the mark for n runes or items that are not shown.
+func leftOut(n int) string { return fmt.Sprintf(`\+{%d}`, n) }

@@ -46,10 +46,8 @@ type Item struct {
 	SessionID    string
 	AskedAt      time.Time
 
-	done chan struct{}
-
-	mu       sync.Mutex
-	decision Decision
+	done     chan struct{}
+	decision Decision // written before done is closed, read after
 }
 
 // ID returns the approval id.
@@ -58,11 +56,14 @@ func (i *Item) ID() string { return i.Card.ApprovalID }
 // Done is closed when the card is decided, withdrawn or expired.
 func (i *Item) Done() <-chan struct{} { return i.done }
 
-// Decision returns the decision; its Choice is empty while the card waits.
+// Decision returns the decision; its Choice is empty until Done is closed.
 func (i *Item) Decision() Decision {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.decision
+	select {
+	case <-i.done:
+		return i.decision
+	default:
+		return Decision{}
+	}
 }
 
 // Clock gives the wall clock for display and the time since boot, suspension
@@ -121,6 +122,7 @@ func (q *Queue) File(p Proposal) (*Item, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	now := q.clock.SinceBoot()
+	q.sweepLocked(now)
 	count := 0
 	for _, w := range q.items {
 		if w.equal == p.Equal && w.SessionID == p.SessionID {
@@ -198,6 +200,7 @@ func (q *Queue) findLocked(id string) (*waiting, error) {
 			continue
 		}
 		if q.clock.SinceBoot() >= w.end {
+			q.settleLocked(w, expired)
 			return nil, ErrExpired
 		}
 		return w, nil
@@ -205,16 +208,24 @@ func (q *Queue) findLocked(id string) (*waiting, error) {
 	return nil, ErrUnknown
 }
 
+var expired = Decision{Choice: ChoiceDeny, Code: "approval_expired"}
+
+// sweepLocked settles what is past its end. A card's timer does it too, but
+// does not count suspension.
+func (q *Queue) sweepLocked(now time.Duration) {
+	for len(q.items) > 0 && q.items[0].end <= now { // the oldest ends first
+		q.settleLocked(q.items[0], expired)
+	}
+}
+
 // List returns the waiting cards, oldest first.
 func (q *Queue) List() []*Item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.sweepLocked(q.clock.SinceBoot())
 	out := []*Item{}
-	now := q.clock.SinceBoot()
 	for _, w := range q.items {
-		if now < w.end {
-			out = append(out, w.Item)
-		}
+		out = append(out, w.Item)
 	}
 	return out
 }
@@ -240,7 +251,7 @@ func (q *Queue) Decide(id, digest string, d Decision, record func(*Item) error) 
 		if !d.Until.After(now) {
 			return fmt.Errorf("%w: the end lies in the past", ErrChoice)
 		}
-		if d.Until.After(now.Add(MaxGrant + time.Second)) {
+		if d.Until.After(now.Add(MaxGrant)) {
 			return fmt.Errorf("%w: the end lies more than %v ahead", ErrChoice, MaxGrant)
 		}
 	}
@@ -283,7 +294,7 @@ func (q *Queue) WithdrawIf(match func(*Item) bool, code string) {
 func (q *Queue) expire(w *waiting) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.settleLocked(w, Decision{Choice: ChoiceDeny, Code: "approval_expired"})
+	q.settleLocked(w, expired)
 }
 
 func (q *Queue) settleLocked(w *waiting, d Decision) {
@@ -293,11 +304,9 @@ func (q *Queue) settleLocked(w *waiting, d Decision) {
 	}
 	q.items = slices.Delete(q.items, i, i+1)
 	w.timer.Stop()
-	w.mu.Lock()
-	w.decision = d
-	w.mu.Unlock()
 	if w.settled != nil {
 		w.settled(d)
 	}
+	w.decision = d
 	close(w.done)
 }

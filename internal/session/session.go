@@ -131,10 +131,12 @@ func (s *Session) Grant(capabilities []string, until time.Time, once, end bool) 
 		return
 	}
 	g := Grant{Until: s.expiresAt, end: s.end, Once: once}
-	if !until.IsZero() && until.Before(s.expiresAt) {
-		g.Until, g.end = until, s.clock.SinceBoot()+until.Sub(s.clock.Now())
+	// How much later until is counts, not whether it is before expiresAt: the
+	// wall clock may have been set since the session began.
+	if at := s.clock.SinceBoot() + until.Sub(s.clock.Now()); !until.IsZero() && at < s.end {
+		g.Until, g.end = until, at
 		if end {
-			s.expiresAt, s.end = g.Until, g.end
+			s.expiresAt, s.end = until, at
 		}
 	}
 	for _, c := range capabilities {

@@ -66,10 +66,11 @@ func (c *Channel) TakeNonce(nonce string) bool {
 }
 
 // GiveBack makes the nonce usable again after an opening that came to nothing.
+// On a channel that has a session it does nothing.
 func (c *Channel) GiveBack() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.spent = false
+	c.spent = c.session != nil
 }
 
 // Make makes the session of a channel whose nonce was taken. Nobody can use it
