@@ -50,6 +50,9 @@ func New(t testing.TB) *Broker {
 	b := &Broker{T: t, Home: filepath.Join(dir, "h"), log: &buffer{}}
 	t.Cleanup(func() {
 		b.Kill()
+		if bytes.Contains([]byte(b.log.String()), []byte("DATA RACE")) {
+			t.Error("the broker has a data race")
+		}
 		if t.Failed() {
 			t.Logf("log of the broker:\n%s", b.log)
 		}
