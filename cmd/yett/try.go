@@ -97,18 +97,25 @@ func (a *app) narrator(yes bool) io.Writer {
 // tell prints what was proven and chooses how the command ends.
 func (a *app) tell(t *trial, err error, took time.Duration) error {
 	ok := err == nil && t.proven()
-	if a.json {
+	interrupted := errors.Is(err, context.Canceled)
+	switch {
+	case a.json:
 		printJSON(a.stdout, map[string]any{"ok": ok, "seconds": took.Seconds(), "proven": t.claims})
-	} else {
+	case !interrupted:
 		t.list(took)
 	}
+	failed := func(format string, args ...any) error {
+		return &wire.Error{Code: wire.CodeInternal, Message: fmt.Sprintf(format, args...)}
+	}
 	switch {
-	case errors.Is(err, context.Canceled):
-		return wire.Errorf(wire.CodeInternal, "Interrupted. Everything was stopped and removed.")
+	case interrupted && t.holds(claimClean):
+		return failed("Interrupted. Everything was stopped and removed.")
+	case interrupted:
+		return failed("Interrupted; something may be left behind in %s.", t.dir)
 	case errors.Is(err, context.DeadlineExceeded):
-		return wire.Errorf(wire.CodeInternal, "It took too long and was ended. Everything was stopped and removed.")
+		return failed("It took too long and was ended.")
 	case err != nil:
-		return wire.Errorf(wire.CodeInternal, "The demonstration did not get to its end: %v", err)
+		return failed("The demonstration did not get to its end: %v", err)
 	case !ok:
 		return reported{exitFailed}
 	}

@@ -75,6 +75,17 @@ func (t *trial) proven() bool {
 	return true
 }
 
+// holds reports whether one claim was checked and holds, or there was nothing
+// yet to check it on.
+func (t *trial) holds(name string) bool {
+	for _, c := range t.claims {
+		if c.Name == name {
+			return c.OK || t.dir == "" && !c.checked
+		}
+	}
+	return false
+}
+
 func (t *trial) list(took time.Duration) {
 	fmt.Fprint(t.out, "\nWhat was proven\n\n")
 	good := 0
