@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"regexp"
@@ -36,24 +37,27 @@ type host struct {
 	tail    []byte            // what came behind the last newline, at the end
 	ended   bool
 	changed chan struct{} // closed and replaced at each change
-	hold    chan struct{} // not nil: nothing is read before it is closed
-	nextID  int
+
+	wait     chan struct{} // not nil: the host does not read before it is closed
+	onSocket bool          // standard input is a socket, as Node makes it
+	nextID   int
 }
 
 // startShim starts yett-mcp over pipes, without any environment. The agent is
 // the process of the test.
 func (b *Broker) startShim() *host {
 	b.T.Helper()
-	return b.host(exec.Command(Bin("yett-mcp"), "--home", b.Home), nil, nil).start()
+	return b.host(exec.Command(Bin("yett-mcp"), "--home", b.Home), nil).start()
 }
 
-func (b *Broker) host(cmd *exec.Cmd, hold chan struct{}, stderr *os.File) *host {
+// host returns a host that is to start cmd. Its standard error is kept unless
+// stderr says where it goes.
+func (b *Broker) host(cmd *exec.Cmd, stderr *os.File) *host {
 	h := &host{t: b.T, b: b, cmd: cmd, stderr: &buffer{}, exited: make(chan struct{}),
-		replies: map[string][]byte{}, changed: make(chan struct{}), hold: hold}
+		replies: map[string][]byte{}, changed: make(chan struct{})}
 	if cmd.Env == nil {
 		cmd.Env = []string{"GORACE=" + os.Getenv("GORACE")}
 	}
-	cmd.Stderr = h.stderr
 	if stderr != nil {
 		cmd.Stderr = stderr
 	}
@@ -62,26 +66,37 @@ func (b *Broker) host(cmd *exec.Cmd, hold chan struct{}, stderr *os.File) *host 
 
 func (h *host) start() *host {
 	h.t.Helper()
-	inR, inW, err := os.Pipe()
+	inW, inR, err := link(h.onSocket)
 	must(h.t, err)
 	outR, outW, err := os.Pipe()
 	must(h.t, err)
 	h.cmd.Stdin, h.cmd.Stdout = inR, outW
 	h.in, h.out = inW, outR
+	var errR, errW *os.File
+	if h.cmd.Stderr == nil { // not left to Cmd: its Wait waits for all who inherited it
+		errR, errW, err = os.Pipe()
+		must(h.t, err)
+		h.cmd.Stderr = errW
+	}
 	must(h.t, h.cmd.Start())
 	inR.Close()
 	outW.Close()
 	read := make(chan struct{})
 	go func() { h.read(); close(read) }()
+	if errR != nil {
+		errW.Close()
+		go func() {
+			io.Copy(h.stderr, errR)
+			errR.Close()
+		}()
+	}
 	go func() { h.cmd.Wait(); close(h.exited) }()
 	h.t.Cleanup(func() {
 		h.in.Close()
 		h.cmd.Process.Kill()
 		<-h.exited
 		h.out.Close()
-		if h.hold != nil {
-			h.release()
-		}
+		h.resume()
 		<-read
 		if h.t.Failed() {
 			h.t.Logf("standard error of %s:\n%.4000s", h.cmd.Path, h.stderr)
@@ -97,23 +112,32 @@ func must(t testing.TB, err error) {
 	}
 }
 
-func (h *host) release() {
+// pause keeps the host from reading on, after at most one more line.
+func (h *host) pause() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	select {
-	case <-h.hold:
-	default:
-		close(h.hold)
+	h.wait = make(chan struct{})
+}
+
+func (h *host) resume() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.wait != nil {
+		close(h.wait)
+		h.wait = nil
 	}
 }
 
 func (h *host) read() {
-	if h.hold != nil {
-		<-h.hold
-	}
-	r := bufio.NewReaderSize(h.out, 1<<20)
+	r := bufio.NewReaderSize(h.out, 64<<10)
 	for {
 		line, err := r.ReadBytes('\n')
+		h.mu.Lock()
+		wait := h.wait
+		h.mu.Unlock()
+		if wait != nil {
+			<-wait
+		}
 		if err == nil {
 			h.take(line)
 			continue
@@ -226,6 +250,17 @@ func (h *host) gone() int {
 		h.t.Fatalf("%s did not exit\n%s", h.cmd.Path, h.stderr)
 	}
 	return h.cmd.ProcessState.ExitCode()
+}
+
+// complains waits until standard error has a text.
+func (h *host) complains(text string) {
+	h.t.Helper()
+	for deadline := time.Now().Add(Patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+		if strings.Contains(h.stderr.String(), text) {
+			return
+		}
+	}
+	h.t.Errorf("standard error lacks %q:\n%.2000s", text, h.stderr)
 }
 
 // send writes lines.

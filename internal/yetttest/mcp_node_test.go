@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -93,7 +94,9 @@ func (b *Broker) startNode(how ...string) *node {
 	n.cmd = exec.Command("node", append([]string{filepath.Join(nodeDir(), "client.mjs")}, how...)...)
 	n.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME"), "GORACE=" + os.Getenv("GORACE")}
 	log := &buffer{}
-	n.cmd.Stderr = log
+	errR, errW, err := os.Pipe() // not left to Cmd: its Wait waits for yett-mcp too
+	must(b.T, err)
+	n.cmd.Stderr = errW
 	r, in, err := os.Pipe()
 	must(b.T, err)
 	out, w, err := os.Pipe()
@@ -102,6 +105,11 @@ func (b *Broker) startNode(how ...string) *node {
 	must(b.T, n.cmd.Start())
 	r.Close()
 	w.Close()
+	errW.Close()
+	go func() {
+		io.Copy(log, errR)
+		errR.Close()
+	}()
 	connected := make(chan nodeAnswer, 1)
 	go n.read(out, connected)
 	b.T.Cleanup(func() {

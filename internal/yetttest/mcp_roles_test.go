@@ -2,6 +2,8 @@ package yetttest
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -13,8 +15,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/yett-broker/yett/internal/endpoint"
+	"github.com/yett-broker/yett/internal/wire"
 )
 
 // The test binary plays other programs when this variable is set.
@@ -38,6 +44,8 @@ func init() {
 		err = playReceiver(os.Args[1])
 	case "open": // opens a file, such as another process's pipe, and writes into it
 		err = playIntruder(os.Args[1], os.Args[2])
+	case "native":
+		err = playNative(os.Args[1], os.Args[2])
 	case "garbage":
 		err = playGarbage(os.Args[1], os.Args[2])
 	default:
@@ -65,10 +73,11 @@ func player(role string, args ...string) *exec.Cmd {
 func (b *Broker) startAgent(ways ...string) *host {
 	b.T.Helper()
 	c := player("agent", append([]string{Bin("yett-mcp"), b.Home}, ways...)...)
+	c.Stderr = nil // the host keeps it
 	life, its, err := os.Pipe()
 	must(b.T, err)
 	c.ExtraFiles = []*os.File{life}
-	h := b.host(c, nil, nil).start()
+	h := b.host(c, nil).start()
 	life.Close()
 	b.T.Cleanup(func() { its.Close() }) // ends a grandchild
 	return h
@@ -79,18 +88,18 @@ func (h *host) shim() int { return h.spoken(`shim (\d+)\n`) }
 
 func (h *host) grandchild() int { return h.spoken(`grandchild (\d+)\n`) }
 
+// spoken waits for a number on standard error.
 func (h *host) spoken(pattern string) int {
 	h.t.Helper()
 	re := regexp.MustCompile(pattern)
-	var pid int
-	h.until(pattern, func() bool {
-		m := re.FindSubmatch(h.stderr.Bytes())
-		if m != nil {
-			pid, _ = strconv.Atoi(string(m[1]))
+	for deadline := time.Now().Add(Patience); time.Now().Before(deadline); time.Sleep(2 * time.Millisecond) {
+		if m := re.FindSubmatch(h.stderr.Bytes()); m != nil {
+			pid, _ := strconv.Atoi(string(m[1]))
+			return pid
 		}
-		return m != nil
-	})
-	return pid
+	}
+	h.t.Fatalf("%s was not said:\n%s", pattern, h.stderr)
+	return 0
 }
 
 // playAgent starts yett-mcp and passes bytes on. File 3 lives as long as the
@@ -160,6 +169,69 @@ func playReceiver(line string) error {
 	}
 	_, err = os.NewFile(uintptr(fds[0]), "received").WriteString(line + "\n")
 	return err
+}
+
+// playNative opens a session as a native client and asks for one action when a
+// person has approved: as itself, or after it has become another program.
+func playNative(home, as string) error {
+	loc, err := endpoint.InHome(home)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	conn, err := endpoint.Dial(ctx, loc)
+	if err != nil {
+		return err
+	}
+	in := wire.NewFrameReader(conn)
+	ask := func(id int64, method string, params any, result any) error {
+		frame, err := wire.EncodeRequest(id, method, params)
+		if err != nil {
+			return err
+		}
+		if _, err := conn.Write(frame); err != nil {
+			return err
+		}
+		line, err := in.Next()
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(line, &struct{ Result any }{result})
+	}
+	var hello wire.HelloResult
+	var s wire.SessionResult
+	if err := ask(1, wire.MethodHello, map[string]any{"protocol_min": 1, "protocol_max": 1, "program": "native", "version": "0", "role": "native"}, &hello); err != nil {
+		return err
+	}
+	if err := ask(2, wire.MethodSessionOpen, map[string]any{"nonce": hello.Nonce, "capabilities": []string{"http:demo.read"}}, &s); err != nil {
+		return err
+	}
+	fmt.Println("session", s.SessionID)
+	if err := ask(3, wire.MethodSessionWait, map[string]any{"session_id": s.SessionID, "sequence": 1, "wait_ms": 30_000}, &s); err != nil {
+		return err
+	}
+	frame, err := wire.EncodeRequest(4, wire.MethodActionRequest, map[string]any{"session_id": s.SessionID, "sequence": 2, "wait_ms": 30_000,
+		"capability": "http:demo.read", "action": map[string]any{"method": "GET", "path": "/v1/as-" + as}})
+	if err != nil {
+		return err
+	}
+	if as == "itself" {
+		if _, err := conn.Write(frame); err != nil {
+			return err
+		}
+		line, err := in.Next()
+		fmt.Printf("%s\n", line)
+		return err
+	}
+	file, err := conn.File()
+	if err != nil {
+		return err
+	}
+	if err := unix.Dup2(int(file.Fd()), 9); err != nil { // a shell knows descriptors of one digit
+		return err
+	}
+	return syscall.Exec("/bin/sh", []string{"sh", "-c", `printf '%s' "$1" >&9; exec cat <&9`, "sh", string(frame)}, nil)
 }
 
 // playIntruder answers "opened" before it writes.

@@ -1,0 +1,424 @@
+package yetttest
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/session"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+const postX = `{"capability":"http:demo.write","method":"POST","path":"/v1/x"}`
+
+// noCards wants no card to wait any more.
+func (b *Broker) noCards() {
+	b.T.Helper()
+	if cards := b.Pending(); len(cards) > 0 {
+		b.T.Errorf("%d cards still wait", len(cards))
+	}
+}
+
+// TestB1_EndOfStdinEndsTheSession, and withdraws what it asked.
+func TestB1_EndOfStdinEndsTheSession(t *testing.T) {
+	b, _ := demoBroker(t)
+	h := b.startShim().ready()
+	id := h.grant("http:demo.read")
+	h.begin("request_access", `{"capabilities":["http:demo.write"],"wait_ms":50000}`)
+	b.WaitCard()
+	h.in.Close()
+	if code := h.gone(); code != 0 {
+		t.Errorf("exit %d", code)
+	}
+	if tail := h.closed(); len(tail) > 0 {
+		t.Errorf("an unfinished line: %q", tail)
+	}
+	b.ended(id, session.ShimExited, session.ChannelClosed)
+	b.noCards()
+}
+
+// TestB1_DeathOfTheAgentEndsTheSession at once, on a pipe and on a socket, also
+// while a grandchild holds the end that the agent wrote on.
+func TestB1_DeathOfTheAgentEndsTheSession(t *testing.T) {
+	b, _ := demoBroker(t)
+	for _, ways := range [][]string{{"pipe"}, {"socket"}, {"pipe", "grandchild"}, {"socket", "grandchild"}} {
+		h := b.startAgent(ways...).ready()
+		id := h.grant("http:demo.read")
+		h.begin("request_access", `{"capabilities":["http:demo.write"],"wait_ms":50000}`)
+		b.WaitCard()
+		shim := h.shim()
+		must(t, h.cmd.Process.Kill())
+		b.ended(id, session.AgentExited)
+		if why := b.endRow(id); why != session.AgentExited {
+			t.Errorf("%v: the ledger says %q", ways, why)
+		}
+		awaitGone(t, shim)
+		b.noCards()
+		if len(ways) == 2 && dead(h.grandchild()) {
+			t.Errorf("%v: the grandchild did not hold the pipe to the end", ways)
+		}
+	}
+	n := b.startNode()
+	id := n.call("request_access", map[string]any{"capabilities": []string{"http:demo.read"}, "wait_ms": 0}).session(t).SessionID
+	must(t, n.cmd.Process.Kill())
+	b.ended(id, session.AgentExited)
+	awaitGone(t, n.pid)
+	b.noCards()
+}
+
+// TestB6_StrangerOnThePipe: a process of the account that opens the pipe ends
+// the session, and what it writes goes nowhere.
+func TestB6_StrangerOnThePipe(t *testing.T) {
+	b, up := demoBroker(t)
+	for _, fd := range []int{0, 1} {
+		h := b.startShim().ready()
+		id := h.grant("http:demo.write")
+		pipe := fmt.Sprintf("/proc/%d/fd/0", h.cmd.Process.Pid)
+		if fd == 1 { // yett-mcp has moved its own; the agent's end leads to the same pipe
+			pipe = fmt.Sprintf("/proc/self/fd/%d", fdOf(t, h.out))
+			pipe = strings.Replace(pipe, "self", fmt.Sprint(os.Getpid()), 1)
+		}
+		c := player("open", pipe, toolCall("evil", "http_request", postX))
+		out, err := c.Output()
+		if !strings.Contains(string(out), "opened") {
+			t.Fatalf("fd %d: the stranger could not open %s: %v", fd, pipe, err)
+		}
+		if fd == 0 {
+			if code := h.gone(); code == 0 {
+				t.Error("exit 0")
+			}
+		} else { // the stranger's line is on our side: that it stands there is no fault of yett-mcp
+			<-h.exited
+		}
+		b.ended(id, session.ShimExited, session.ChannelClosed)
+		h.complains("opened")
+	}
+	if seen := up.Seen(); len(seen) != 0 {
+		t.Errorf("the upstream saw %v", seen)
+	}
+}
+
+func fdOf(t testing.TB, f *os.File) (fd int) {
+	t.Helper()
+	raw, err := f.SyscallConn()
+	must(t, err)
+	must(t, raw.Control(func(n uintptr) { fd = int(n) }))
+	return fd
+}
+
+// TestB6_StrangerOnTheSocket: a child that inherited the agent's end.
+func TestB6_StrangerOnTheSocket(t *testing.T) {
+	b, up := demoBroker(t)
+	h := b.host(exec.Command(Bin("yett-mcp"), "--home", b.Home), nil)
+	h.onSocket = true
+	h.start().ready()
+	id := h.grant("http:demo.write")
+	c := player("write", toolCall("evil", "http_request", postX))
+	c.ExtraFiles = []*os.File{h.in}
+	play(t, c)
+	if code := h.gone(); code == 0 {
+		t.Error("exit 0")
+	}
+	b.ended(id, session.ShimExited, session.ChannelClosed)
+	if seen := up.Seen(); len(seen) != 0 {
+		t.Errorf("the upstream saw %v", seen)
+	}
+}
+
+// TestM11_FiftyRounds: however an agent and its yett-mcp end, nothing of them
+// is left.
+func TestM11_FiftyRounds(t *testing.T) {
+	b, _ := demoBroker(t)
+	before := len(b.Sessions())
+	const rounds = 50
+	var mu sync.Mutex
+	var ids []string
+	var pids []int
+	slots := make(chan struct{}, 4)
+	var all sync.WaitGroup
+	for i := range rounds {
+		slots <- struct{}{}
+		all.Go(func() {
+			defer func() { <-slots }()
+			id, pid := round(b, i)
+			mu.Lock()
+			defer mu.Unlock()
+			ids, pids = append(ids, id), append(pids, pid)
+		})
+	}
+	all.Wait()
+	for _, pid := range pids {
+		awaitGone(t, pid)
+	}
+	for _, id := range ids {
+		b.untilSession(id, func(s wire.Session) bool { return s.State == "ended" })
+	}
+	if n := len(b.Sessions()) - before; n != rounds {
+		t.Errorf("%d sessions, want %d", n, rounds)
+	}
+	if left := processesOf(b.Home); len(left) != 1 { // the broker
+		t.Errorf("left: %q", left)
+	}
+	b.noCards()
+}
+
+// round lets an agent start yett-mcp, ask, and end in one of five ways.
+func round(b *Broker, i int) (sessionID string, shim int) {
+	way := i % 5
+	var h *host
+	if way < 2 {
+		h = b.startAgent("pipe", "grandchild")
+	} else {
+		h = b.startShim()
+	}
+	h.ready()
+	id := h.call("request_access", `{"capabilities":["http:demo.read"],"wait_ms":0}`).session(h.t).SessionID
+	shim = h.cmd.Process.Pid
+	switch way {
+	case 0: // SIGKILL of the agent, the pipe stays open in a grandchild
+		shim = h.shim()
+		h.cmd.Process.Kill()
+	case 1: // the same, to yett-mcp
+		shim = h.shim()
+		syscall.Kill(shim, syscall.SIGKILL)
+	case 2: // the end of standard input
+		h.in.Close()
+	case 3: // nobody reads any more
+		h.out.Close()
+		h.in.WriteString(request("ping", "ping", "{}") + "\n")
+	case 4:
+		h.cmd.Process.Signal(syscall.SIGTERM)
+	}
+	h.gone()
+	return id, shim
+}
+
+// processesOf lists the live processes that were started with a home.
+func processesOf(home string) (found []string) {
+	paths, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, p := range paths {
+		if line, err := os.ReadFile(p); err == nil && strings.Contains(string(line), home) {
+			found = append(found, strings.ReplaceAll(string(line), "\x00", " "))
+		}
+	}
+	return found
+}
+
+// TestU09_ExecAfterConnect: the process stays, the program becomes another.
+func TestU09_ExecAfterConnect(t *testing.T) {
+	b, up := demoBroker(t)
+	for _, as := range []string{"itself", "another"} {
+		c := player("native", b.Home, as)
+		out, err := c.StdoutPipe()
+		must(t, err)
+		must(t, c.Start())
+		lines := bufio.NewReader(out)
+		first, err := lines.ReadString('\n')
+		must(t, err)
+		id := strings.TrimSpace(strings.TrimPrefix(first, "session "))
+		b.Approve(b.WaitCard(), "--for", "1h")
+		answer, err := io.ReadAll(lines)
+		must(t, err)
+		c.Wait()
+		if as == "itself" { // the same frame of the program that was approved
+			if !strings.Contains(string(answer), `"state":"completed"`) || len(up.Seen()) != 1 {
+				t.Fatalf("as itself: %s", answer)
+			}
+			continue
+		}
+		if !strings.Contains(string(answer), `"session_ended"`) || !strings.Contains(string(answer), session.EvidenceChanged) {
+			t.Errorf("after exec: %s", answer)
+		}
+		b.changed(id, wire.CodeSessionEnded)
+	}
+	if seen := up.Seen(); len(seen) != 1 {
+		t.Errorf("the upstream saw %v", seen)
+	}
+}
+
+// changed wants a session to have ended because its evidence changed, and the
+// ledger to say so.
+func (b *Broker) changed(id, code string) {
+	b.T.Helper()
+	b.ended(id, session.EvidenceChanged)
+	if why := b.endRow(id); why != session.EvidenceChanged {
+		b.T.Errorf("the ledger says %q", why)
+	}
+	for _, r := range b.Activity() {
+		if r.Kind == "refused" && r.SessionID == id && strings.Contains(string(r.Outcome), code) {
+			return
+		}
+	}
+	b.T.Errorf("the refusal %s left no row", code)
+}
+
+// TestU09_ForeignWriters: a child that inherited the connection, and a process
+// that got it by SCM_RIGHTS, write a well-formed request.
+func TestU09_ForeignWriters(t *testing.T) {
+	b, up := demoBroker(t)
+	for _, way := range []string{"inherited", "passed"} {
+		c := b.Granted("http:demo.read")
+		c.MustAct("http:demo.read", map[string]any{"method": "GET", "path": "/v1/own"})
+		line, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 77, "method": wire.MethodActionRequest,
+			"params": c.Next(map[string]any{"capability": "http:demo.read", "action": map[string]any{"method": "GET", "path": "/v1/evil"}, "wait_ms": 10_000})})
+		must(t, err)
+		conn, err := c.conn.File()
+		must(t, err)
+		if way == "inherited" {
+			w := player("write", string(line))
+			w.ExtraFiles = []*os.File{conn}
+			play(t, w)
+		} else {
+			passTo(t, player("receive", string(line)), conn)
+		}
+		conn.Close()
+		if r, ok := c.Read(); ok && r.Code() != wire.CodeAttributionFailed {
+			t.Errorf("%s: %q %s", way, r.Code(), r.Result)
+		}
+		if r, ok := c.Read(); ok {
+			t.Errorf("%s: the channel is open: %+v", way, r)
+		}
+		b.changed(c.Session.SessionID, wire.CodeAttributionFailed)
+	}
+	for _, seen := range up.Seen() {
+		if seen != "GET /v1/own" {
+			t.Errorf("the upstream saw %s", seen)
+		}
+	}
+	if n := len(up.Seen()); n != 2 {
+		t.Errorf("%d requests, want 2", n)
+	}
+}
+
+// passTo runs a command that gets a descriptor by SCM_RIGHTS over its file 3.
+func passTo(t testing.TB, c *exec.Cmd, f *os.File) {
+	t.Helper()
+	mine, its, err := link(true)
+	must(t, err)
+	c.ExtraFiles = []*os.File{its}
+	must(t, c.Start())
+	its.Close()
+	conn, err := net.FileConn(mine)
+	must(t, err)
+	mine.Close()
+	defer conn.Close()
+	_, _, err = conn.(*net.UnixConn).WriteMsgUnix([]byte("x"), syscall.UnixRights(fdOf(t, f)), nil)
+	must(t, err)
+	must(t, c.Wait())
+}
+
+// TestA3_TwoAgents: two sessions, two cards; one is revoked, the other works.
+func TestA3_TwoAgents(t *testing.T) {
+	b, up := demoBroker(t)
+	one, two := b.startAgent().ready(), b.startAgent("socket").ready()
+	const ask, get = `{"capabilities":["http:demo.read"],"wait_ms":0}`, `{"capability":"http:demo.read","method":"GET","path":"/v1/x"}`
+	a, z := one.call("request_access", ask), two.call("request_access", ask)
+	if len(b.Pending()) != 2 || a.session(t).SessionID == z.session(t).SessionID || a.tag(t) == z.tag(t) {
+		t.Fatalf("not two cards of two sessions:\n%s\n%s", a.text, z.text)
+	}
+	b.ApproveTag(a.session(t).Pending.ApprovalID, a.tag(t))
+	one.call("http_request", get).wants(t, "completed: ")
+	two.call("http_request", get).refused(t, "capability_not_granted")
+	b.ApproveTag(z.session(t).Pending.ApprovalID, z.tag(t))
+	two.call("http_request", get).wants(t, "completed: ")
+
+	if r := b.RunPlain("revoke", a.session(t).SessionID); r.Code != 0 {
+		t.Fatalf("revoke: %d %s", r.Code, r.Stderr)
+	}
+	one.call("http_request", get).refused(t, "session_ended", session.Revoked)
+	two.call("http_request", get).wants(t, "completed: ")
+	one.call("http_request", get).refused(t, "capability_not_granted").wants(t, "This is a new session")
+	b.ended(a.session(t).SessionID, session.Revoked)
+	if n := len(up.Seen()); n != 3 {
+		t.Errorf("%d requests, want 3", n)
+	}
+}
+
+// TestAttribution_CopiedShim: only the installed yett-mcp may speak for an agent.
+func TestAttribution_CopiedShim(t *testing.T) {
+	b, _ := demoBroker(t)
+	copied := filepath.Join(t.TempDir(), "yett-mcp")
+	must(t, copyFile(Bin("yett-mcp"), copied, 0o755))
+	must(t, os.Symlink(Bin("yett"), filepath.Join(filepath.Dir(copied), "yett"))) // so that it finds its broker
+	h := b.host(exec.Command(copied, "--home", b.Home), nil).start().ready()
+	h.call("list_access", "{}").refused(t, "attribution_failed", "Nothing was executed")
+	b.refusedRow(wire.CodeAttributionFailed, "installed")
+	if s := b.shims(); len(s) != 0 {
+		t.Errorf("a session: %+v", s)
+	}
+}
+
+// refusedRow wants the ledger to have a refusal.
+func (b *Broker) refusedRow(parts ...string) {
+	b.T.Helper()
+rows:
+	for _, r := range b.Activity() {
+		for _, p := range parts {
+			if !strings.Contains(string(r.Outcome)+string(r.Request), p) {
+				continue rows
+			}
+		}
+		if r.Kind == "refused" {
+			return
+		}
+	}
+	b.T.Errorf("no row of a refusal with %q", parts)
+}
+
+// shims returns the sessions of shims.
+func (b *Broker) shims() (found []wire.Session) {
+	b.T.Helper()
+	for _, s := range b.Sessions() {
+		if s.Caller.Role == wire.RoleShim {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+// TestAttribution_Reparented: the process that started yett-mcp is gone before
+// anything was asked.
+func TestAttribution_Reparented(t *testing.T) {
+	b, _ := demoBroker(t)
+	orphan := exec.Command("/bin/sh", "-c",
+		`exec 3<&0; p=$$; { while [ -d /proc/$p ]; do sleep 0.01; done; exec "$0" --home "$1"; } <&3 3<&- &`, Bin("yett-mcp"), b.Home)
+	h := b.host(orphan, nil).start()
+	<-h.exited // the shell has ended; what it left behind speaks on
+	h.ready()
+	h.call("list_access", "{}").refused(t, "attribution_failed", "directly from the agent's MCP configuration")
+	b.refusedRow(wire.CodeAttributionFailed)
+	if s := b.shims(); len(s) != 0 {
+		t.Errorf("a session: %+v", s)
+	}
+}
+
+// TestAttribution_Wrapped: a shell between agent and yett-mcp. On a pipe the
+// card names the shell; on a socket the kernel says that another process made
+// it, and there is no session.
+func TestAttribution_Wrapped(t *testing.T) {
+	b, _ := demoBroker(t)
+	wrapped := []string{"/bin/sh", "-c", `"$0" --home "$1"; exit $?`, Bin("yett-mcp"), b.Home}
+	h := b.host(exec.Command(wrapped[0], wrapped[1:]...), nil).start().ready()
+	h.call("request_access", `{"capabilities":["http:demo.read"],"wait_ms":0}`).wants(t, "pending: ")
+	var card approval.Card
+	must(t, json.Unmarshal(b.WaitCard().Card, &card))
+	if card.Verified.Agent.Kernel.PID != h.cmd.Process.Pid || !strings.Contains(strings.Join(card.Verified.Words, ";"), "runtime") {
+		t.Errorf("the card does not name the shell: %+v", card.Verified)
+	}
+	n := b.startNode(wrapped...)
+	n.call("list_access", map[string]any{}).refused(t, "attribution_failed", "directly from the agent's MCP configuration")
+	b.refusedRow(wire.CodeAttributionFailed)
+	if s := b.shims(); len(s) != 1 {
+		t.Errorf("%d sessions of shims, want that of the pipe", len(s))
+	}
+}
