@@ -211,7 +211,14 @@ type stdioGuard struct {
 }
 
 func guardStdin(stdin, stdout *os.File, parent int) (lineReader, stdioGuard, error) {
-	s, err := peer.GuardStdin(stdin, stdout, parent)
+	writer := parent
+	if maker, err := peer.OfPair(stdin); err == nil {
+		// Behind npx or a shell the agent is not our parent. The broker refuses
+		// every session then, and the agent must be able to ask to hear why.
+		writer = maker.PID()
+		maker.Close()
+	}
+	s, err := peer.GuardStdin(stdin, stdout, writer)
 	if errors.Is(err, peer.ErrUnsupported) {
 		return &plainReader{r: stdin}, stdioGuard{kind: "other", word: "none: " + err.Error()}, nil
 	}
