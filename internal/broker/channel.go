@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"strings"
@@ -281,12 +282,12 @@ func (ch *channel) recheck() *wire.Error {
 	agent := ch.agent
 	ch.mu.Unlock()
 	why := ""
-	if err := ch.peer.Recheck(); errors.Is(err, peer.ErrChanged) {
+	if err := ch.peer.Recheck(); changed(ch.peer, err) {
 		why = session.EvidenceChanged
 	} else if err != nil {
 		why = ch.endOfChannel()
 	} else if agent != nil {
-		if err := agent.Recheck(); errors.Is(err, peer.ErrChanged) {
+		if err := agent.Recheck(); changed(agent, err) {
 			why = session.EvidenceChanged
 		} else if err != nil {
 			why = session.AgentExited
@@ -298,6 +299,23 @@ func (ch *channel) recheck() *wire.Error {
 	ch.endSession(why)
 	time.AfterFunc(10*time.Millisecond, ch.close) // after the answer has gone out
 	return wire.NewError(wire.CodeSessionEnded).With("end_reason", why)
+}
+
+// changed reports whether err means that p lives on as something else. A
+// process on its way out has no program any more a moment before it is dead:
+// death wins here too.
+func changed(p *peer.Process, err error) bool {
+	if !errors.Is(err, peer.ErrChanged) || !errors.Is(err, fs.ErrNotExist) {
+		return errors.Is(err, peer.ErrChanged)
+	}
+	limit := time.NewTimer(deathGrace)
+	defer limit.Stop()
+	select {
+	case <-p.Done():
+		return false
+	case <-limit.C:
+		return true
+	}
 }
 
 // reply writes one frame. A peer that does not read loses its channel, and
