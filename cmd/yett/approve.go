@@ -1,11 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -118,7 +115,7 @@ func (a *app) showAndAsk(ctx context.Context, conn *client.Conn, id string, o ap
 		if err := printCard(a.stdout, p); err != nil {
 			return "", err
 		}
-		if err := askYes(o); err != nil {
+		if err := askYes(ctx, o); err != nil {
 			return "", err
 		}
 		return p.CardDigest, nil
@@ -128,25 +125,20 @@ func (a *app) showAndAsk(ctx context.Context, conn *client.Conn, id string, o ap
 	return "", e
 }
 
-// askYes asks for a whole word, after dropping what was typed before.
-func askYes(o approveOptions) error {
-	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
-	if err != nil {
-		return wire.NewError(wire.CodeProofRequired)
-	}
-	defer tty.Close()
+// askYes asks for a whole word.
+func askYes(ctx context.Context, o approveOptions) error {
 	what := "once"
 	if o.length > 0 {
 		what = "for " + o.length.String()
 	}
-	flushInput(tty)
-	fmt.Fprintf(tty, "\nApprove this %s? Type yes: ", what)
-	line, err := bufio.NewReader(io.LimitReader(tty, 64)).ReadString('\n')
-	if err != nil && err != io.EOF {
-		return fmt.Errorf("reading from the terminal: %w", err)
+	line, err := ask(ctx, fmt.Sprintf("\nApprove this %s? Type yes: ", what), false)
+	if err != nil {
+		return err
 	}
-	if strings.TrimSpace(line) != "yes" {
-		return wire.Errorf(wire.ReasonDenied, "Nothing was approved; the card still waits.")
+	if strings.TrimSpace(string(line)) != "yes" {
+		e := wire.Errorf(wire.ReasonDenied, "Nothing was approved; the card still waits.")
+		e.NextStep = "Approve it, or say no with yett deny."
+		return e
 	}
 	return nil
 }

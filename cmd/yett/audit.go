@@ -37,7 +37,7 @@ func (a *app) auditVerify(ctx context.Context, rows bool) error {
 	}
 	var opener *ledger.Opener
 	if rows || a.passFD >= 0 {
-		if opener, err = a.rowOpener(loc); err != nil {
+		if opener, err = a.rowOpener(ctx, loc); err != nil {
 			return err
 		}
 	}
@@ -68,12 +68,12 @@ func (a *app) auditVerify(ctx context.Context, rows bool) error {
 }
 
 // rowOpener opens the vault's file for this command alone, to read rows.
-func (a *app) rowOpener(loc endpoint.Location) (*ledger.Opener, error) {
+func (a *app) rowOpener(ctx context.Context, loc endpoint.Location) (*ledger.Opener, error) {
 	v, err := vault.Load(loc.Home)
 	if err != nil {
 		return nil, vaultUnusable(loc, err)
 	}
-	phrase, err := a.secretPhrase("Yett passphrase: ")
+	phrase, err := a.secretPhrase(ctx, "Yett passphrase: ")
 	if err != nil {
 		return nil, err
 	}

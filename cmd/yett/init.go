@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -20,13 +21,13 @@ func newInit(a *app) *cobra.Command {
 		Long: "Makes a new vault, protected by a passphrase, and a recovery code that opens it too.\n" +
 			"The code is shown once, on the terminal or to --recovery-fd, and stored nowhere.",
 		Args: cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error { return a.initialise(recoveryFD) },
+		RunE: func(c *cobra.Command, _ []string) error { return a.initialise(c.Context(), recoveryFD) },
 	}
 	c.Flags().IntVar(&recoveryFD, "recovery-fd", -1, "write the recovery code to file descriptor `N`")
 	return c
 }
 
-func (a *app) initialise(recoveryFD int) error {
+func (a *app) initialise(ctx context.Context, recoveryFD int) error {
 	loc, err := a.location()
 	if err != nil {
 		return err
@@ -35,7 +36,7 @@ func (a *app) initialise(recoveryFD int) error {
 	if err != nil {
 		return err
 	}
-	phrase, err := a.newPassphrase()
+	phrase, err := a.newPassphrase(ctx)
 	if err != nil {
 		return err
 	}
@@ -87,15 +88,15 @@ func recoverySink(fd int) (func(string) error, error) {
 }
 
 // newPassphrase asks twice on a terminal; a descriptor is read once.
-func (a *app) newPassphrase() ([]byte, error) {
-	phrase, err := a.secretPhrase("New Yett passphrase: ")
+func (a *app) newPassphrase(ctx context.Context) ([]byte, error) {
+	phrase, err := a.secretPhrase(ctx, "New Yett passphrase: ")
 	if err != nil || a.passFD >= 0 {
 		return phrase, err
 	}
 	if err := vault.CheckPassphrase(phrase); err != nil {
 		return nil, wire.Errorf(wire.CodeBadRequest, "%v.", err)
 	}
-	again, err := askHidden("The same again: ")
+	again, err := askHidden(ctx, "The same again: ")
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ func (a *app) canProve() bool {
 }
 
 // secretPhrase returns the passphrase, asking once.
-func (a *app) secretPhrase(prompt string) ([]byte, error) {
+func (a *app) secretPhrase(ctx context.Context, prompt string) ([]byte, error) {
 	if a.passphrase != nil {
 		return a.passphrase, nil
 	}
@@ -34,7 +34,7 @@ func (a *app) secretPhrase(prompt string) ([]byte, error) {
 	if a.passFD >= 0 {
 		a.passphrase, err = readLine(a.passFD)
 	} else {
-		a.passphrase, err = askHidden(prompt)
+		a.passphrase, err = askHidden(ctx, prompt)
 	}
 	return a.passphrase, err
 }
@@ -63,27 +63,6 @@ func readLine(fd int) ([]byte, error) {
 	line = bytes.TrimSuffix(line, []byte("\r"))
 	if len(line) == 0 {
 		return nil, wire.Errorf(wire.CodeProofRequired, "File descriptor %d gave no passphrase.", fd)
-	}
-	return line, nil
-}
-
-// askHidden asks on the terminal, without echo, after dropping what was typed
-// before the question stood there.
-func askHidden(prompt string) ([]byte, error) {
-	tty, err := os.OpenFile("/dev/tty", os.O_RDWR, 0)
-	if err != nil {
-		return nil, wire.NewError(wire.CodeProofRequired)
-	}
-	defer tty.Close()
-	flushInput(tty)
-	fmt.Fprint(tty, prompt)
-	line, err := term.ReadPassword(int(tty.Fd()))
-	fmt.Fprintln(tty)
-	if err != nil {
-		return nil, fmt.Errorf("reading from the terminal: %w", err)
-	}
-	if len(line) == 0 {
-		return nil, wire.Errorf(wire.CodeProofRequired, "No passphrase was given.")
 	}
 	return line, nil
 }
@@ -122,7 +101,7 @@ func (a *app) derive(phrase []byte, slots []wire.ChallengeSlot) (string, *vault.
 
 // challenged asks the broker for a nonce and makes the person's keys.
 func (a *app) challenged(ctx context.Context, conn *client.Conn) (slot string, keys *vault.Keys, nonce string, err error) {
-	phrase, err := a.secretPhrase("Yett passphrase: ")
+	phrase, err := a.secretPhrase(ctx, "Yett passphrase: ")
 	if err != nil {
 		return "", nil, "", err
 	}

@@ -49,7 +49,7 @@ func (a *app) setSecret(ctx context.Context, method, name string) error {
 	if st.State == "locked" {
 		return wire.NewError(wire.CodeLocked)
 	}
-	value, err := a.readSecret(name)
+	value, err := a.readSecret(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -64,9 +64,9 @@ func (a *app) setSecret(ctx context.Context, method, name string) error {
 	return nil
 }
 
-func (a *app) readSecret(name string) ([]byte, error) {
+func (a *app) readSecret(ctx context.Context, name string) ([]byte, error) {
 	if term.IsTerminal(int(a.stdin.Fd())) {
-		return askHidden("Value of " + name + ": ")
+		return askHidden(ctx, "Value of "+name+": ")
 	}
 	value, err := io.ReadAll(io.LimitReader(a.stdin, maxSecret+1))
 	if err != nil {

@@ -2,4 +2,7 @@ package main
 
 import "golang.org/x/sys/unix"
 
-func flush(fd, queue int) { unix.IoctlSetPointerInt(fd, unix.TIOCFLUSH, queue) }
+const (
+	getTermios      = unix.TIOCGETA
+	setTermiosFlush = unix.TIOCSETAF
+)

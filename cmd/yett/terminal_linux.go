@@ -2,4 +2,7 @@ package main
 
 import "golang.org/x/sys/unix"
 
-func flush(fd, queue int) { unix.IoctlSetInt(fd, unix.TCFLSH, queue) }
+const (
+	getTermios      = unix.TCGETS
+	setTermiosFlush = unix.TCSETSF
+)
