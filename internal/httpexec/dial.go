@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/yett-broker/yett/internal/dialrule"
 )
 
 const (
@@ -65,7 +68,7 @@ func (c *conn) abort() {
 func (e *Executor) connect(ctx context.Context, t Target, key poolKey, deadline time.Time) (*conn, error) {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	rule := addressRule{private: t.Private, plain: t.Scheme == "http" && !t.Insecure, ownPorts: e.ownPorts}
+	rule := dialrule.Rule{Private: t.Private, Plain: t.Scheme == "http" && !t.Insecure, OwnPorts: e.ownPorts}
 	addrs, err := e.lookup(ctx, t.Host)
 	if err != nil {
 		return nil, notSent(fmt.Errorf("looking up %s: %w", t.Host, plain(err)))
@@ -74,8 +77,8 @@ func (e *Executor) connect(ctx context.Context, t Target, key poolKey, deadline 
 	for i, a := range addrs {
 		targets[i] = netip.AddrPortFrom(a.Unmap(), uint16(t.Port))
 		// One bad address among good ones is how rebinding looks: refuse all.
-		if reason := rule.refuse(netip.AddrPortFrom(a, uint16(t.Port))); reason != "" {
-			return nil, blocked(reason)
+		if err := rule.Check(netip.AddrPortFrom(a, uint16(t.Port))); err != nil {
+			return nil, &Error{Code: CodeTargetBlocked, Cause: err}
 		}
 	}
 	tcp, err := dial(ctx, rule, targets)
@@ -118,7 +121,7 @@ func (e *Executor) lookup(ctx context.Context, host string) ([]netip.Addr, error
 
 // dial tries the addresses in the resolver's order; each but the last gets an
 // equal share of the time.
-func dial(ctx context.Context, rule addressRule, targets []netip.AddrPort) (*net.TCPConn, error) {
+func dial(ctx context.Context, rule dialrule.Rule, targets []netip.AddrPort) (*net.TCPConn, error) {
 	until := time.Now().Add(dialTimeout)
 	if d, ok := ctx.Deadline(); ok && d.Before(until) {
 		until = d
@@ -126,25 +129,13 @@ func dial(ctx context.Context, rule addressRule, targets []netip.AddrPort) (*net
 	var failed error
 	for i, ap := range targets {
 		share := time.Until(until) / time.Duration(len(targets)-i)
-		refused := ""
-		d := net.Dialer{Timeout: max(share, time.Millisecond)}
-		// The last word on the address is spoken where the socket exists.
-		d.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
-			got, err := netip.ParseAddrPort(address)
-			if err != nil {
-				return err
-			}
-			if refused = rule.refuse(got); refused != "" {
-				return syscall.EACCES
-			}
-			return nil
-		}
+		d := net.Dialer{Timeout: max(share, time.Millisecond), ControlContext: rule.Control}
 		c, err := d.DialContext(ctx, "tcp", ap.String())
-		if refused != "" {
-			return nil, blocked(refused)
-		}
 		if err == nil {
 			return c.(*net.TCPConn), nil
+		}
+		if refusal, ok := errors.AsType[*dialrule.Refusal](err); ok {
+			return nil, &Error{Code: CodeTargetBlocked, Cause: refusal}
 		}
 		failed = notSent(fmt.Errorf("dialling %s: %w", ap, plain(err)))
 		if ctx.Err() != nil {

@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"net"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/yett-broker/yett/internal/action"
+	"github.com/yett-broker/yett/internal/dialrule"
 )
 
 // The waiting after the exit status is tested on the clock of a bubble.
@@ -83,6 +85,27 @@ func TestLegible(t *testing.T) {
 	}
 	if !errors.Is(err, cause) {
 		t.Error("the cause is lost")
+	}
+}
+
+// The address is judged once more where the socket exists.
+func TestTheSocketHasTheLastWord(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	at := l.Addr().(*net.TCPAddr).AddrPort()
+	for _, rule := range []dialrule.Rule{
+		{OwnPorts: func() []int { return nil }},
+		{Private: true, OwnPorts: func() []int { return []int{int(at.Port())} }},
+	} {
+		conn, err := dialOne(ctx, rule, []netip.Addr{at.Addr(), at.Addr()}, at.Port())
+		if _, refused := errors.AsType[*dialrule.Refusal](err); !refused {
+			t.Errorf("dialOne = %v, %v", conn, err)
+		}
 	}
 }
 
