@@ -140,10 +140,14 @@ func link(socket bool) (mine, its *os.File, err error) {
 		its, mine, err = os.Pipe()
 		return mine, its, err
 	}
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err != nil {
 		return nil, nil, err
 	}
+	syscall.CloseOnExec(fds[0])
+	syscall.CloseOnExec(fds[1])
 	return os.NewFile(uintptr(fds[0]), "mine"), os.NewFile(uintptr(fds[1]), "its"), nil
 }
 
