@@ -21,7 +21,7 @@ import (
 func TestStdout_TheJudge(t *testing.T) {
 	for _, line := range []string{`{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":null,"error":{"code":1}}`,
 		`{"jsonrpc":"2.0","method":"notifications/message","params":{}}`, `{"jsonrpc":"2.0","id":1,"result":{"text":"\u2028"}}`} {
-		if why := impure([]byte(line+"\n")); why != "" {
+		if why := impure([]byte(line + "\n")); why != "" {
 			t.Errorf("%s: %s", line, why)
 		}
 	}
