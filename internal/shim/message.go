@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/yett-broker/yett/internal/wire"
 )
 
 // Error codes of JSON-RPC (https://www.jsonrpc.org/specification) and the one
@@ -67,15 +70,19 @@ type message struct {
 	params json.RawMessage // an object, or nil
 }
 
+// strict are the limits of a message, an agent's arguments included.
+var strict = wire.Limits{Depth: 64, Members: 1024}
+
 // parse decodes a line. A response to a question that was never asked comes
 // back as a message without a method.
 func parse(line []byte) (message, *refusal) {
-	id, problem, err := inspect(line)
+	rawID, ambiguous, fail := wire.CheckStrict(line, strict)
+	id := usableID(rawID)
 	switch {
-	case err != nil:
-		return message{}, &refusal{code: codeParse, message: err.Error()}
-	case problem != "":
-		return message{}, invalid(id, "%s", problem)
+	case fail != nil:
+		return message{}, &refusal{code: codeParse, message: fail.Message}
+	case ambiguous != nil:
+		return message{}, invalid(id, "%s", ambiguous.Message)
 	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(line, &members); err != nil {
@@ -106,6 +113,30 @@ func parse(line []byte) (message, *refusal) {
 		m.id = id
 	}
 	return m, nil
+}
+
+// usableID returns an id that a reply can carry, in the SDK's spelling: a
+// string, or an integer that every JSON parser keeps exactly. Else it is nil.
+func usableID(raw json.RawMessage) json.RawMessage {
+	switch {
+	case len(raw) == 0:
+		return nil
+	case raw[0] == '"':
+		var s string
+		if json.Unmarshal(raw, &s) != nil {
+			return nil
+		}
+		b, err := json.Marshal(s)
+		if err != nil {
+			return nil
+		}
+		return b
+	}
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil || n > 1<<53 || n < -1<<53 {
+		return nil
+	}
+	return strconv.AppendInt(nil, n, 10)
 }
 
 // request returns the message as the SDK takes it.

@@ -4,6 +4,7 @@ package shim
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -53,6 +54,42 @@ func TestM15_NotJSON(t *testing.T) {
 	for _, line := range []string{"hello", "{", `{"a":1}{"b":2}`, `{"a":1} x`, "{\"a\":\"\xff\"}", strings.Repeat("[", 100) + strings.Repeat("]", 100), "\"x", "1 2"} {
 		if _, refused := parse([]byte(line)); refused == nil || refused.code != codeParse {
 			t.Errorf("%q: %+v", line, refused)
+		}
+	}
+}
+
+func TestM15_Limits(t *testing.T) {
+	ping := func(params string) []byte {
+		return []byte(`{"jsonrpc":"2.0","id":1,"method":"ping","params":` + params + `}`)
+	}
+	deep := func(n int) string { return `{"a":` + strings.Repeat("[", n) + strings.Repeat("]", n) + "}" }
+	many := func(n int) string {
+		var ms []string
+		for i := range n {
+			ms = append(ms, fmt.Sprintf(`"m%d":0`, i))
+		}
+		return "{" + strings.Join(ms, ",") + "}"
+	}
+	for _, params := range []string{deep(62), many(1024)} {
+		if _, refused := parse(ping(params)); refused != nil {
+			t.Errorf("%.20s…: %+v", params, refused)
+		}
+	}
+	if _, refused := parse(ping(deep(63))); refused == nil || refused.code != codeParse || refused.id != nil {
+		t.Errorf("too deep: %+v", refused)
+	}
+	if _, refused := parse(ping(many(1025))); refused == nil || refused.code != codeInvalid || string(refused.id) != "1" {
+		t.Errorf("too many members: %+v", refused)
+	}
+}
+
+func TestM15_IDsAreSpelledAsTheSDKDoes(t *testing.T) {
+	for raw, want := range map[string]string{
+		`1`: "1", `-0`: "0", `9007199254740992`: "9007199254740992", `"a"`: `"a"`, `"\u0061\u003c"`: `"a\u003c"`, `"\ud800"`: "\"\ufffd\"",
+		`9007199254740993`: "", `1.0`: "", `1e2`: "", `true`: "", `null`: "", `{}`: "", `[1]`: "", ``: "",
+	} {
+		if got := usableID(json.RawMessage(raw)); string(got) != want || (got == nil) != (want == "") {
+			t.Errorf("%s: %q, want %q", raw, got, want)
 		}
 	}
 }

@@ -62,7 +62,7 @@ func (v value) holdsNull() bool {
 	return false
 }
 
-// maxMembers bounds the quadratic comparison of member names.
+// maxMembers is the most members that one object of a request may have.
 const maxMembers = 256
 
 // jsonParser reads one value and refuses what no request may contain, wherever it
@@ -71,23 +71,36 @@ const maxMembers = 256
 type jsonParser struct {
 	in   []byte
 	at   int
+	max  Limits
 	fail *Error
+
+	check     bool   // for CheckStrict: keep nothing, go on when ambiguous
+	ambiguous *Error // the first thing that two parsers may read differently
+	ids       int    // members of the top-level object that are named id, in any case
+	id        []byte // the last of them
 }
 
 func parse(frame []byte) (value, *Error) {
-	if !utf8.Valid(frame) {
-		return value{}, Errorf(CodeProtocolError, "the message is not valid UTF-8")
+	p := &jsonParser{in: frame, max: Limits{Depth: MaxDepth, Members: maxMembers}}
+	v := p.whole()
+	if p.fail != nil {
+		return value{}, p.fail
 	}
-	p := &jsonParser{in: frame}
+	return v, nil
+}
+
+// whole takes the one value that the input is.
+func (p *jsonParser) whole() value {
+	if !utf8.Valid(p.in) {
+		p.refuse("the message is not valid UTF-8")
+		return value{}
+	}
 	v := p.value(0)
 	p.space()
 	if p.fail == nil && p.at != len(p.in) {
 		p.refuse("data follows the message on its line")
 	}
-	if p.fail != nil {
-		return value{}, p.fail
-	}
-	return v, nil
+	return v
 }
 
 // refuse keeps the first failure and moves to the end, so that every loop ends.
@@ -96,6 +109,15 @@ func (p *jsonParser) refuse(format string, args ...any) {
 		p.fail = Errorf(CodeProtocolError, format, args...)
 	}
 	p.at = len(p.in)
+}
+
+// doubt refuses what two parsers may read differently, or notes it.
+func (p *jsonParser) doubt(format string, args ...any) {
+	if !p.check {
+		p.refuse(format, args...)
+		return
+	}
+	p.ambiguous = Errorf(CodeProtocolError, format, args...)
 }
 
 func (p *jsonParser) malformed() { p.refuse("the message is not JSON") }
@@ -130,8 +152,8 @@ func (p *jsonParser) value(depth int) value {
 	v := value{kind: p.next()}
 	switch v.kind {
 	case '{', '[':
-		if depth == MaxDepth {
-			p.refuse("the message is nested deeper than %d", MaxDepth)
+		if depth == p.max.Depth {
+			p.refuse("the message is nested deeper than %d", p.max.Depth)
 			return v
 		}
 		p.at++
@@ -160,6 +182,7 @@ func (p *jsonParser) value(depth int) value {
 
 func (p *jsonParser) members(depth int) []member {
 	var ms []member
+	var seen names
 	p.space()
 	if p.next() == '}' {
 		p.at++
@@ -173,25 +196,31 @@ func (p *jsonParser) members(depth int) []member {
 			break
 		}
 		name := value{raw: p.in[start:p.at]}.text()
-		for _, m := range ms {
-			if strings.EqualFold(m.name, name) {
-				p.refuse("a member stands twice (names are compared without regard to case)")
-				return nil
-			}
-		}
-		if len(ms) == maxMembers {
-			p.refuse("an object has more than %d members", maxMembers)
-			return nil
+		switch {
+		case p.ambiguous != nil: // then no name matters any more
+		case seen.twice(ms, name):
+			p.doubt("a member stands twice (names are compared without regard to case)")
+		case len(ms) == p.max.Members:
+			p.doubt("an object has more than %d members", p.max.Members)
 		}
 		p.space()
 		p.want(':')
-		ms = append(ms, member{name, p.value(depth)})
+		v := p.value(depth)
+		if p.check && depth == 1 && strings.EqualFold(name, "id") {
+			p.ids, p.id = p.ids+1, v.raw
+		}
+		if p.ambiguous == nil {
+			ms = append(ms, member{name, v})
+		}
 		p.space()
 		if p.next() == '}' {
 			p.at++
 			break
 		}
 		p.want(',')
+	}
+	if p.check {
+		return nil
 	}
 	return ms
 }
@@ -204,7 +233,9 @@ func (p *jsonParser) items(depth int) []value {
 		return nil
 	}
 	for p.fail == nil {
-		vs = append(vs, p.value(depth))
+		if v := p.value(depth); !p.check {
+			vs = append(vs, v)
+		}
 		p.space()
 		if p.next() == ']' {
 			p.at++

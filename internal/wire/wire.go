@@ -7,7 +7,8 @@
 // equal under case folding, trailing data, invalid UTF-8 and deep nesting are
 // refused before anything looks at the content, so that what is judged, shown,
 // recorded and executed is the same parse. Replies may grow: a client ignores
-// members that it does not know.
+// members that it does not know. CheckStrict gives the same strictness to lines
+// that are no frames, such as those of an agent to the shim.
 //
 // The package trusts nobody and holds no state. It knows nothing of sockets;
 // who wrote a frame is the concern of package peer.
