@@ -47,6 +47,9 @@ func Main(m *testing.M, prepare ...func(dir string) error) int {
 		}
 	}
 	os.Setenv(envBin, dir)
+	if raceEnabled { // else each program waits a second before it exits
+		os.Setenv("GORACE", "atexit_sleep_ms=10 "+os.Getenv("GORACE"))
+	}
 	if os.Getuid() != 0 {
 		return m.Run()
 	}

@@ -14,7 +14,8 @@ import { ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js';
 const [command, ...args] = process.argv.slice(2);
 const say = (o) => process.stdout.write(JSON.stringify(o) + '\n');
 
-const transport = new StdioClientTransport({ command, args, stderr: 'inherit' });
+const env = process.env.GORACE ? { GORACE: process.env.GORACE } : {}; // the SDK passes on little
+const transport = new StdioClientTransport({ command, args, env, stderr: 'inherit' });
 const client = new Client({ name: 'node-agent', version: '1' }, { capabilities: { elicitation: {} } });
 let elicited = 0;
 client.setRequestHandler(ElicitRequestSchema, async () => {
