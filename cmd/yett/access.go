@@ -22,6 +22,9 @@ func newAccess(a *app) *cobra.Command {
 			if a.json {
 				return printJSON(a.stdout, r.Capabilities)
 			}
+			if len(r.Capabilities) == 0 {
+				a.note("Nothing is applied, or the broker is locked: yett status tells which.")
+			}
 			for _, x := range r.Capabilities {
 				fmt.Fprintf(a.stdout, "%s  →  %s  (asks: %s)\n", x.Capability, x.Target, x.Confirm)
 				printList(a.stdout, "methods", x.Methods)
@@ -39,6 +42,12 @@ func newAccess(a *app) *cobra.Command {
 }
 
 func printList(w interface{ Write([]byte) (int, error) }, label string, values []string) {
+	if label == "commands" { // they may hold commas and spaces themselves
+		for _, v := range values {
+			fmt.Fprintf(w, "    %-9s %s\n", "command", v)
+		}
+		return
+	}
 	if len(values) > 0 {
 		fmt.Fprintf(w, "    %-9s %s\n", label, strings.Join(values, ", "))
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -53,8 +54,8 @@ func (a *app) activity(ctx context.Context) error {
 				printJSON(a.stdout, raw)
 				continue
 			}
-			fmt.Fprintln(a.stdout, strings.TrimRight(fmt.Sprintf("%6d  %s  %-16s %s  %s", row.N, row.At.Local().Format("2006-01-02 15:04:05"),
-				row.Kind, row.OperationID, summary(row)), " "))
+			fmt.Fprintln(a.stdout, strings.TrimRight(fmt.Sprintf("%6d  %s  %-15s  %s", row.N,
+				row.At.Local().Format("2006-01-02 15:04:05"), row.Kind, summary(row)), " "))
 		}
 	}
 	a.hidden(hidden, "rows")
@@ -75,11 +76,19 @@ func summary(row ledger.Row) string {
 	var out struct {
 		Code, Detail, Choice string
 		State                string
-		EndReason            string `json:"end_reason"`
+		Result               struct {
+			Status int
+			Exit   struct {
+				Status *int
+				Signal string
+			}
+			Error string
+		}
+		EndReason string `json:"end_reason"`
 	}
 	json.Unmarshal(row.Request, &r) // a row of another shape has no summary
 	json.Unmarshal(row.Outcome, &out)
-	words := []string{r.Name}
+	words := []string{row.OperationID, r.Name}
 	if a := r.Action; a != nil {
 		words = append(words, a.Capability)
 		if a.HTTP != nil {
@@ -89,7 +98,14 @@ func summary(row ledger.Row) string {
 			words = append(words, a.SSH.Command)
 		}
 	}
+	if res := out.Result; res.Status != 0 {
+		words = append(words, "HTTP", strconv.Itoa(res.Status))
+	} else if res.Exit.Status != nil {
+		words = append(words, "exit", strconv.Itoa(*res.Exit.Status))
+	} else {
+		words = append(words, res.Exit.Signal, res.Error)
+	}
 	words = append(words, out.State, out.Choice, out.EndReason, out.Code, out.Detail)
 	words = slices.DeleteFunc(words, func(w string) bool { return w == "" })
-	return approval.Escape(strings.Join(words, " "), 160)
+	return approval.Escape(strings.Join(words, " "), 200)
 }

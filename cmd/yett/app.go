@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -164,6 +165,9 @@ func asciiJSON(raw []byte) []byte {
 	}
 	return out
 }
+
+// sentence makes a cause a sentence of its own.
+func sentence(s string) string { return strings.ToUpper(s[:1]) + s[1:] + "." }
 
 // note prints a line for the person that belongs to no output.
 func (a *app) note(format string, args ...any) {

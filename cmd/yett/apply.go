@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/yett-broker/yett/internal/access"
+	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -46,27 +47,28 @@ func (a *app) apply(ctx context.Context, path string, dry bool) error {
 		return err
 	}
 	if !a.json {
-		if r.Difference == "" {
-			fmt.Fprintln(a.stdout, "Nothing changes.")
-		}
 		fmt.Fprint(a.stdout, r.Difference)
 	}
-	if !dry {
+	changes := r.Difference != ""
+	if changes && !dry {
 		request.DryRun = false
 		if err := a.prove(ctx, conn, wire.MethodAccessApply, request, &r); err != nil {
 			return err
 		}
 	}
 	if a.json {
-		return printJSON(a.stdout, map[string]any{"applied": !dry, "difference": r.Difference, "warnings": r.Warnings, "voided": r.Voided})
+		return printJSON(a.stdout, map[string]any{"applied": changes && !dry, "difference": r.Difference, "warnings": r.Warnings, "voided": r.Voided})
 	}
 	for _, name := range r.Voided {
-		fmt.Fprintf(a.stdout, "voided: %s was sealed to another place and must be set again\n", name)
+		fmt.Fprintf(a.stdout, "voided: %s\n", name)
 	}
 	for _, w := range r.Warnings {
 		fmt.Fprintf(a.stdout, "warning: %s\n", w)
 	}
-	if !dry {
+	switch {
+	case !changes:
+		fmt.Fprintln(a.stdout, "Nothing changes.")
+	case !dry:
 		fmt.Fprintln(a.stdout, "Applied.")
 	}
 	return nil
@@ -75,12 +77,18 @@ func (a *app) apply(ctx context.Context, path string, dry bool) error {
 func readAccessFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, wire.Errorf(wire.CodeBadRequest, "The access file cannot be read: %v.", err)
+		return nil, unreadable(err)
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, 1<<20))
 	if err != nil {
-		return nil, wire.Errorf(wire.CodeBadRequest, "The access file cannot be read: %v.", err)
+		return nil, unreadable(err)
 	}
 	return text, nil
+}
+
+func unreadable(err error) error {
+	e := wire.Errorf(wire.CodeBadRequest, "The access file cannot be read: %s.", approval.Escape(err.Error(), 300))
+	e.NextStep = "Give the path of a file that you may read."
+	return e
 }

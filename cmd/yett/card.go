@@ -44,7 +44,7 @@ func printCard(w io.Writer, p wire.Approval) error {
 		fmt.Fprintf(w, "  NOTE      a test home: %s\n", c.Verified.Home)
 	}
 	printClaims(w, c.Claimed)
-	printGranting(w, c.Granting)
+	printGranting(w, c.Granting, c.Request != nil)
 	printRequest(w, c.Request)
 	fmt.Fprintf(w, "  %s: %s\n", c.Verified.Profile, c.Verified.Limits)
 	fmt.Fprintf(w, "  digest    %s\n  decide by %s\n", p.CardDigest, c.ExpiresAt.Local().Format(time.TimeOnly))
@@ -73,19 +73,29 @@ func printClaims(w io.Writer, c approval.Claimed) {
 	}
 }
 
-func printGranting(w io.Writer, g approval.Granting) {
-	fmt.Fprintf(w, "A YES GIVES (to this one %s, until %s at the longest)\n", g.Unit, g.LongestEnd.Local().Format("2006-01-02 15:04"))
+func printGranting(w io.Writer, g approval.Granting, oneAction bool) {
+	if oneAction {
+		fmt.Fprintln(w, "A YES GIVES (the one action below, once)")
+	} else {
+		fmt.Fprintf(w, "A YES GIVES (to this one %s, until %s at the longest)\n", g.Unit, g.LongestEnd.Local().Format("2006-01-02 15:04"))
+	}
 	for _, c := range g.Capabilities {
 		fmt.Fprintf(w, "  %s  →  %s\n", c.Name, c.Target)
+		if c.Insecure {
+			fmt.Fprintln(w, "    INSECURE: the credential goes over plain http")
+		}
+		if oneAction {
+			continue
+		}
+		if c.Confirm != "" {
+			fmt.Fprintln(w, "    each action is asked for again")
+		}
 		printList(w, "methods", c.Methods)
 		printList(w, "paths", c.Paths)
 		printList(w, "query", c.Query)
 		printList(w, "commands", c.Commands)
 		if c.Budget != "" {
 			printList(w, "budget", []string{c.Budget})
-		}
-		if c.Insecure {
-			fmt.Fprintln(w, "    INSECURE: the credential goes over plain http")
 		}
 	}
 	if g.Note != "" {

@@ -32,6 +32,9 @@ func (a *app) initialise(ctx context.Context, recoveryFD int) error {
 	if err != nil {
 		return err
 	}
+	if vault.Exists(loc.Home) {
+		return cannotCreate(loc.Home, vault.ErrExists)
+	}
 	show, err := recoverySink(recoveryFD)
 	if err != nil {
 		return err
@@ -46,7 +49,9 @@ func (a *app) initialise(ctx context.Context, recoveryFD int) error {
 	}
 	if show != nil {
 		if err := show(code); err != nil {
-			return fmt.Errorf("the vault was made, but showing the recovery code failed: %w", err)
+			e := wire.Errorf(wire.CodeInternal, "The vault was made, but the recovery code could not be shown: %v.", err)
+			e.NextStep = "Remove the new vault in " + loc.Home + " and run yett init again; it holds nothing yet."
+			return e
 		}
 	}
 	if a.json {
@@ -64,12 +69,9 @@ func (a *app) initialise(ctx context.Context, recoveryFD int) error {
 // terminal and no descriptor for it.
 func recoverySink(fd int) (func(string) error, error) {
 	if fd >= 0 {
-		f := os.NewFile(uintptr(fd), "recovery")
-		if f == nil {
-			return nil, usageError{fmt.Errorf("file descriptor %d is not open", fd)}
-		}
-		if _, err := f.Stat(); err != nil {
-			return nil, usageError{fmt.Errorf("file descriptor %d is not open", fd)}
+		f, err := inherited(fd, true)
+		if err != nil {
+			return nil, err
 		}
 		return func(code string) error {
 			_, err := fmt.Fprintln(f, code)
@@ -94,7 +96,7 @@ func (a *app) newPassphrase(ctx context.Context) ([]byte, error) {
 		return phrase, err
 	}
 	if err := vault.CheckPassphrase(phrase); err != nil {
-		return nil, wire.Errorf(wire.CodeBadRequest, "%v.", err)
+		return nil, cannotCreate("", err)
 	}
 	again, err := askHidden(ctx, "The same again: ")
 	if err != nil {
@@ -102,7 +104,9 @@ func (a *app) newPassphrase(ctx context.Context) ([]byte, error) {
 	}
 	defer clear(again)
 	if !bytes.Equal(phrase, again) {
-		return nil, wire.Errorf(wire.CodeBadRequest, "The two passphrases differ; nothing was made.")
+		e := wire.Errorf(wire.CodeBadRequest, "The two passphrases differ; nothing was made.")
+		e.NextStep = "Run it again and type the same passphrase twice."
+		return nil, e
 	}
 	return phrase, nil
 }
@@ -114,7 +118,7 @@ func cannotCreate(home string, err error) error {
 		e.Message = fmt.Sprintf("There is a vault in %s already; it was left as it is.", home)
 		e.NextStep = "Use it: yett serve, then yett unlock."
 	case errors.Is(err, vault.ErrPassphraseShort):
-		e.Message, e.NextStep = fmt.Sprintf("%v.", err), "Choose a longer one; several words are good."
+		e.Message, e.NextStep = sentence(err.Error()), "Choose a longer one; several words are good."
 	default:
 		e.NextStep = "Check the directory's owner and permissions."
 	}

@@ -111,6 +111,15 @@ func newRoot(a *app) *cobra.Command {
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
+			if c.Flags().Changed("home") && a.home == "" {
+				return usageError{errors.New("--home is empty; leave it out for your own home")}
+			}
+			if c.Flags().Changed("passphrase-fd") && a.passFD < 0 {
+				return usageError{errors.New("--passphrase-fd must not be negative")}
+			}
+			return nil
+		},
 	}
 	root.SetVersionTemplate("yett {{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
@@ -118,6 +127,7 @@ func newRoot(a *app) *cobra.Command {
 	flags.StringVar(&a.home, "home", "", "keep everything in `DIR`: for tests; shown on every card")
 	flags.BoolVar(&a.json, "json", false, "print JSON")
 	flags.IntVar(&a.passFD, "passphrase-fd", -1, "read the passphrase, one line, from file descriptor `N`")
+	flags.Lookup("passphrase-fd").DefValue = "0" // printed as no default at all
 	root.AddCommand(
 		newInit(a), newServe(a), newStop(a), newStatus(a), newUnlock(a), newLock(a),
 		newSecret(a), newApply(a), newAccess(a), newPending(a), newApprove(a), newDeny(a),

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 
 	"golang.org/x/term"
 
@@ -41,14 +40,15 @@ func (a *app) secretPhrase(ctx context.Context, prompt string) ([]byte, error) {
 
 // readLine reads one line from a descriptor and nothing behind it.
 func readLine(fd int) ([]byte, error) {
-	f := os.NewFile(uintptr(fd), "passphrase")
-	if f == nil {
-		return nil, usageError{fmt.Errorf("file descriptor %d is not open", fd)}
+	f, err := inherited(fd, false)
+	if err != nil {
+		return nil, err
 	}
 	line := make([]byte, 0, maxPassphrase)
 	var b [1]byte
 	for len(line) < maxPassphrase {
-		n, err := f.Read(b[:])
+		var n int
+		n, err = f.Read(b[:])
 		if n == 1 && b[0] != '\n' {
 			line = append(line, b[0])
 			continue
@@ -139,7 +139,14 @@ func (a *app) read(ctx context.Context, method string, request, result any) erro
 	if err := a.openReading(ctx, conn); err != nil {
 		return err
 	}
-	return call(ctx, conn, method, request, nil, result)
+	if err := call(ctx, conn, method, request, nil, result); err != nil {
+		return err
+	}
+	var st wire.Status
+	if err := call(ctx, conn, wire.MethodBrokerStatus, wire.Empty{}, nil, &st); err == nil && st.State == "locked" {
+		a.note("The broker is locked: nothing can be read before yett unlock.")
+	}
+	return nil
 }
 
 // openReading opens reading by proof where one can be had. A locked broker has

@@ -74,7 +74,9 @@ func (a *app) readSecret(ctx context.Context, name string) ([]byte, error) {
 	}
 	if len(value) > maxSecret {
 		clear(value)
-		return nil, wire.Errorf(wire.CodeBadRequest, "The value is longer than %d bytes.", maxSecret)
+		e := wire.Errorf(wire.CodeBadRequest, "The value is longer than %d bytes.", maxSecret)
+		e.NextStep = "Check what standard input is connected to."
+		return nil, e
 	}
 	return value, nil
 }

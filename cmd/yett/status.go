@@ -30,6 +30,9 @@ func newStatus(a *app) *cobra.Command {
 			}
 			fmt.Fprintf(a.stdout, "%s: broker %s at %s\nhome %s, profile %s\n%d waiting, %d sessions\n",
 				st.State, st.BrokerVersion, st.Endpoint, st.Home, st.Profile, st.Pending, st.Sessions)
+			if st.Ledger != "ok" {
+				fmt.Fprintf(a.stdout, "the ledger %s\n", st.Ledger)
+			}
 			switch {
 			case st.State == "locked":
 				fmt.Fprintln(a.stdout, "next: yett unlock")

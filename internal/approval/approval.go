@@ -99,6 +99,7 @@ type Capability struct {
 	Query    []string `json:"query,omitempty"`
 	Commands []string `json:"commands,omitempty"`
 	Budget   string   `json:"budget,omitempty"`
+	Confirm  string   `json:"confirm,omitempty"`  // "each": a yes lets the session ask, action by action
 	Insecure bool     `json:"insecure,omitempty"` // sent over plain http
 }
 

@@ -179,7 +179,7 @@ func (ch *channel) newOperation(open *unlocked, s *session.Session, m wire.Actio
 	op.record = ledger.Operation{ID: op.id, Session: s.ID, Caller: op.subject, State: action.Queued}
 	c, ok := open.policy.Capability(m.Capability)
 	if !ok {
-		op.recorded = marshal(map[string]any{"capability": approval.Escape(m.Capability, 200)})
+		op.recorded = refused(m)
 		op.record.Digest = keyed(open.digest, "unknown", []byte(op.id))
 		return op, &action.Refusal{Code: wire.ReasonCapabilityUnknown}
 	}
@@ -189,8 +189,8 @@ func (ch *channel) newOperation(open *unlocked, s *session.Session, m wire.Actio
 	} else {
 		op.request.SSH, refusal = m.Action.SSH()
 	}
-	op.recorded = marshal(map[string]any{"capability": approval.Escape(m.Capability, 200)})
 	if refusal != nil {
+		op.recorded = refused(m)
 		op.record.Digest = keyed(open.digest, "refused", []byte(op.id))
 		return op, refusal
 	}
@@ -518,6 +518,18 @@ func (op *operation) row(kind string, granted map[string]any) ledger.Row {
 	}
 	r.Request = op.recorded
 	return r
+}
+
+// refused is how a row repeats an action that has no canonical form: as it was
+// asked for, if it is not too long.
+func refused(m wire.ActionRequest) json.RawMessage {
+	out := map[string]any{"capability": approval.Escape(m.Capability, 200), "refused_action": m.Action}
+	if raw := marshal(out); len(raw) <= recordedBody {
+		return raw
+	}
+	delete(out, "refused_action")
+	out["omitted"] = "the action is longer than a row keeps"
+	return marshal(out)
 }
 
 // recordedBody is the most of a body that a row repeats; of a longer one it

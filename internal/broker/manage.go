@@ -88,6 +88,10 @@ func (b *Broker) status() wire.Status {
 	if b.state() == nil {
 		st.State = "locked"
 	}
+	st.Ledger = "ok"
+	if b.Ledger.Healthy() != nil {
+		st.Ledger = "cannot be written: nothing is executed until it can"
+	}
 	return st
 }
 

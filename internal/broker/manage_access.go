@@ -32,7 +32,15 @@ func (ch *channel) apply(r wire.AccessApply, m wire.Managed) (any, *wire.Error) 
 	if err != nil {
 		return nil, badFile(err)
 	}
+	before, err := b.Vault.Secrets()
+	if err != nil {
+		return nil, ch.vaultFailed("listing the credentials", err)
+	}
 	result := wire.AccessApplied{Difference: next.Diff(open.policy), Warnings: []string{}, Voided: []string{}}
+	for _, loss := range losses(before, next) {
+		result.Difference += "! the value of " + loss.name + " is lost: " + loss.why + "\n"
+		result.Voided = append(result.Voided, loss.name)
+	}
 	if !r.DryRun {
 		if fail := ch.checkProof(wire.MethodAccessApply, m); fail != nil {
 			return nil, fail
@@ -45,7 +53,7 @@ func (ch *channel) apply(r wire.AccessApply, m wire.Managed) (any, *wire.Error) 
 			ch.row("access.applied", nil, map[string]any{"code": fail.Code})
 			return nil, fail
 		}
-		result.Voided = append(result.Voided, voided...)
+		result.Voided = append([]string{}, voided...)
 	}
 	infos, err := b.Vault.Secrets()
 	if err != nil {
@@ -57,6 +65,26 @@ func (ch *channel) apply(r wire.AccessApply, m wire.Managed) (any, *wire.Error) 
 		}
 	}
 	return result, nil
+}
+
+type loss struct{ name, why string }
+
+// losses names the stored values that the vault will void when next is applied.
+func losses(stored []vault.SecretInfo, next *access.Policy) []loss {
+	var out []loss
+	for _, s := range stored {
+		c, ok := next.Credential(s.Name)
+		switch {
+		case !s.Set:
+		case !ok:
+			out = append(out, loss{s.Name, "the file declares it no longer"})
+		case c.Kind != s.Kind:
+			out = append(out, loss{s.Name, "it is of another kind now and must be set again"})
+		case c.Place() != s.Place && c.Kind != access.KindSSHKey:
+			out = append(out, loss{s.Name, "it was sealed to " + s.Place + " and must be set again"})
+		}
+	}
+	return out
 }
 
 // badFile names every problem of an access file with its line.

@@ -1,12 +1,14 @@
 package broker
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 
 	"github.com/yett-broker/yett/internal/access"
 	"github.com/yett-broker/yett/internal/ledger"
 	"github.com/yett-broker/yett/internal/session"
+	"github.com/yett-broker/yett/internal/sshexec"
 	"github.com/yett-broker/yett/internal/vault"
 	"github.com/yett-broker/yett/internal/wire"
 )
@@ -98,9 +100,9 @@ func (ch *channel) vaultFailed(doing string, err error) *wire.Error {
 	case errors.Is(err, vault.ErrUndeclared):
 		e.NextStep = "Declare it in the access file and yett apply it first."
 	case errors.Is(err, vault.ErrSet):
-		e.NextStep = "Replace it with: yett secret rotate."
+		e.NextStep = "Replace it with: yett secret rotate NAME."
 	case errors.Is(err, vault.ErrNotSet):
-		e.NextStep = "Give it a value with: yett secret set."
+		e.NextStep = "Give it a value with: yett secret set NAME."
 	case errors.Is(err, vault.ErrTooShort):
 		e.NextStep = "Check that the whole value was given."
 	case errors.Is(err, vault.ErrUnclean):
@@ -118,6 +120,9 @@ func (ch *channel) setSecret(r wire.SecretSet, rotate bool) (any, *wire.Error) {
 	if rotate {
 		kind = "secret.rotated"
 	}
+	if fail := ch.usable(r.Name, r.Value); fail != nil {
+		return nil, fail
+	}
 	// The row comes first: a value that is stored was announced. Were the
 	// store to fail afterwards, the second row says so.
 	if fail := ch.row(kind, map[string]any{"name": clip(r.Name)}, nil); fail != nil {
@@ -129,6 +134,30 @@ func (ch *channel) setSecret(r wire.SecretSet, rotate bool) (any, *wire.Error) {
 		return nil, fail
 	}
 	return wire.Empty{}, nil
+}
+
+// usable refuses a value that could never be used, before it replaces one that
+// can. The reason never repeats the value.
+func (ch *channel) usable(name string, value []byte) *wire.Error {
+	open := ch.b.state()
+	if open == nil {
+		return wire.NewError(wire.CodeLocked)
+	}
+	c, ok := open.policy.Credential(name)
+	var why error
+	switch {
+	case !ok || len(value) == 0: // the vault says so
+	case c.Kind == access.KindSSHKey:
+		_, why = sshexec.ParseKey(value)
+	case c.Kind == access.KindBearer && bytes.ContainsFunc(bytes.TrimRight(value, "\r\n"), func(r rune) bool { return r > 0x7e }):
+		why = errors.New("a bearer token is ASCII only")
+	}
+	if why == nil {
+		return nil
+	}
+	e := wire.Errorf(wire.CodeBadRequest, "The value cannot be used: %v; nothing was changed.", why)
+	e.NextStep = "Give the whole private key, unencrypted, or the token as it was issued."
+	return e
 }
 
 func (ch *channel) removeSecret(r wire.SecretName) (any, *wire.Error) {

@@ -298,6 +298,9 @@ func cardCapability(p *access.Policy, name string) approval.Capability {
 	if c.Budget != nil {
 		v.Budget = c.Budget.String()
 	}
+	if c.Confirm == access.ConfirmEach {
+		v.Confirm = c.Confirm
+	}
 	if c.Kind == action.KindHTTP {
 		cred, _ := p.Credential(c.Credential)
 		v.Target, v.Insecure = cred.Origin.String(), cred.Insecure

@@ -1,0 +1,94 @@
+package yetttest
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+// TestClosedDescriptorIsNoPassphrase: a descriptor that nobody left open is not
+// taken for one, even where the runtime has a file of its own under its number.
+func TestClosedDescriptorIsNoPassphrase(t *testing.T) {
+	b := New(t)
+	home := filepath.Join(t.TempDir(), "h")
+	for _, fd := range []string{"3", "4", "5", "6", "7", "9"} {
+		out, err := exec.Command(Bin("yett"), "init", "--home", home, "--passphrase-fd", fd, "--json").CombinedOutput()
+		if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 2 || !strings.Contains(string(out), "is not open") {
+			t.Errorf("descriptor %s: %v %s", fd, err, out)
+		}
+		if _, err := os.Lstat(home); err == nil {
+			t.Fatalf("descriptor %s: a vault was made", fd)
+		}
+	}
+	if r := b.RunWith("", Passphrase, "init", "--recovery-fd", "5"); r.Code != 1 && r.Code != 2 {
+		t.Errorf("recovery to a closed descriptor: exit %d", r.Code)
+	}
+	if r := b.RunPlain("status", "--home", ""); r.Code != 2 && r.Code != 4 {
+		t.Errorf("an empty home: exit %d %s", r.Code, r.Stderr)
+	}
+}
+
+// TestApplySaysWhatIsLost: before the proof, and also in a dry run.
+func TestApplySaysWhatIsLost(t *testing.T) {
+	up := StartUpstream(t, canary)
+	b := Start(t, up.Access(), "demo", canary)
+	moved := strings.Replace(up.Access(), up.URL, "http://127.0.0.1:1", 1)
+	f := filepath.Join(t.TempDir(), "access.toml")
+	for file, why := range map[string]string{moved: "it was sealed to", "# nothing\n": "declares it no longer"} {
+		if err := os.WriteFile(f, []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var dry struct {
+			Applied    bool
+			Difference string
+			Voided     []string
+		}
+		b.RunPlain("apply", f, "--dry-run", "--json").JSON(t, &dry)
+		if dry.Applied || len(dry.Voided) != 1 || dry.Voided[0] != "demo" || !strings.Contains(dry.Difference, why) {
+			t.Errorf("a dry run says %+v, want %q", dry, why)
+		}
+	}
+	var out struct{ Voided []string }
+	b.Must("apply", f, "--json").JSON(t, &out)
+	if len(out.Voided) != 1 {
+		t.Errorf("applied: %+v", out)
+	}
+	if r := b.RunPlain("apply", f); r.Code != 0 || !strings.Contains(r.Stdout, "Nothing changes") {
+		t.Errorf("applying the same again needs a proof: %+v", r)
+	}
+}
+
+// TestUnusableValueDoesNotReplaceOne: a key that is none is refused before it
+// takes the place of one that works.
+func TestUnusableValueDoesNotReplaceOne(t *testing.T) {
+	sshd := StartSSHD(t)
+	b := Start(t, `
+[credential.key]
+kind = "ssh-key"
+
+[host.h]
+address = "`+sshd.Address+`"
+user = "`+sshd.User+`"
+key = "key"
+host_keys = ["`+sshd.HostKey+`"]
+
+[capability."ssh:h.run"]
+host = "h"
+commands = ["echo *"]
+`, "key", string(sshd.ClientKey))
+	for _, bad := range []string{sshd.HostKey, "not a key at all", string(sshd.ClientKey[:len(sshd.ClientKey)/2])} {
+		r := b.RunWith(bad, Passphrase, "secret", "rotate", "key", "--json")
+		if msg := wantRefusal(t, r, 1, wire.CodeBadRequest); strings.Contains(msg, bad) {
+			t.Errorf("the message repeats the value: %s", msg)
+		}
+	}
+	c := b.Granted("ssh:h.run")
+	op := c.MustAct("ssh:h.run", map[string]any{"argv": []string{"echo", "still"}})
+	if op.State != "completed" || !strings.Contains(string(op.Result), `"status":0`) {
+		t.Fatalf("%+v %s", op, op.Result)
+	}
+}
