@@ -65,7 +65,7 @@ func TestApplySaysWhatIsLost(t *testing.T) {
 // TestUnusableValueDoesNotReplaceOne: a key that is none is refused before it
 // takes the place of one that works.
 func TestUnusableValueDoesNotReplaceOne(t *testing.T) {
-	sshd := StartSSHD(t)
+	sshd := reachableSSHD(t)
 	b := Start(t, `
 [credential.key]
 kind = "ssh-key"
