@@ -198,7 +198,7 @@ func TestLabelsAreCutInTheOrderOfTheirNames(t *testing.T) {
 // itself and all others from the person. What the system says is not cut.
 func TestP04_ACardFitsAFrame(t *testing.T) {
 	c := filled("x")
-	worst := strings.Repeat("\U000E0100", 1<<20)
+	worst := strings.Repeat("\U000E0100", 1<<17)
 	many := slices.Repeat([]string{worst[:4096]}, 200)
 	c.Claimed.Purpose, c.Claimed.Process.Argv, c.Claimed.Labels = worst, many, map[string]string{}
 	for i := range 200 {
@@ -294,9 +294,22 @@ func TestDigestChangesWithEveryField(t *testing.T) {
 // The bytes of a card, and its digest, are a format: other programs compute
 // the digest too.
 func TestCanonicalBytesAreStable(t *testing.T) {
-	c := filled("text-")
-	c.Claimed.Purpose = "read \u202E invoices & <b>   more"
-	c.Granting.LongestEnd = c.Granting.LongestEnd.In(time.FixedZone("", 3600))
+	at := time.Date(2026, 3, 4, 5, 6, 7, 8_000_000, time.FixedZone("", 3600))
+	agent := Process{
+		action.KernelFacts{PID: 4711, PidfsInode: 1 << 63, StartTicks: 99, BootID: "boot", UID: 1000, GID: 1000, PPID: 1, ExePath: "/opt/agent",
+			ExeDevice: 64769, ExeInode: 12, ExeState: "file", TTY: "/dev/pts/3", Cgroup: "/user.slice", TracerPID: 5, Container: true},
+		action.FileFacts{Size: 120_000_000, Mode: "0755", SHA256: "ab12"},
+	}
+	c := Card{Format: 1, ApprovalID: "a_1", Tag: "cricket jasper", BrokerInstance: "b_1", ExpiresAt: at,
+		Verified: Verified{ChannelID: "c_1", Role: "shim", Agent: agent, Words: []string{"program hidden"}, Profile: "desktop", Limits: "It says <what> & \"why\".",
+			Shim: &Process{action.KernelFacts{PID: 4712, ExeState: "file"}, action.FileFacts{NotHashed: "too slow"}}},
+		Claimed: Claimed{Claims: action.Claims{Program: "agent", Version: "1", Labels: map[string]string{"b": "2", "a": "1"}},
+			Purpose: "read \u202E invoices\\   more", Process: action.ProcClaims{Argv: []string{"agent", "--x", "\xff"}, Cwd: "/home/é"}},
+		Granting: Granting{Unit: action.UnitOperation, LongestEnd: at.Add(time.Hour), Note: "note",
+			Capabilities: []Capability{{Name: "http:x", Target: "http://api.example", Methods: []string{"POST"}, Paths: []string{"/v1/**"}, Budget: "3/h", Insecure: true}}},
+		Request: NewRequest("op_1", action.Request{Capability: "http:x", HTTP: &action.HTTP{Method: "POST", Path: "/v1/a", Query: "q=1",
+			Headers: []action.Header{{Name: "Accept", Value: "text/plain"}}, Body: []byte("a\nb")}}),
+	}
 	doc := mustWrite(t, c)
 	want, err := os.ReadFile("testdata/card.json")
 	if err != nil {
@@ -305,7 +318,7 @@ func TestCanonicalBytesAreStable(t *testing.T) {
 	if !bytes.Equal(doc, want) {
 		t.Errorf("the document is\n%s\nwant\n%s", doc, want)
 	}
-	if got, want := Digest(doc), "5d1f22279e737e62bee01f55be2e80f2319d41e3b43533521df7bba0bd5de9ef"; got != want {
+	if got, want := Digest(doc), "63511fc620d625e760a87de817ef1798fb5c96d2c20d5ee046b0d1169af97c49"; got != want {
 		t.Errorf("digest %s, want %s", got, want)
 	}
 }
