@@ -109,6 +109,9 @@ func (a *app) showAndAsk(ctx context.Context, conn *client.Conn, id string, o ap
 		if p.ApprovalID != id {
 			continue
 		}
+		if p.Card == nil {
+			return "", wire.Errorf(wire.CodeBusy, "Older cards fill the list; decide them first.")
+		}
 		if approval.Digest(p.Card) != p.CardDigest {
 			return "", wire.Errorf(wire.CodeInternal, "The card and its digest do not match; nothing was approved.")
 		}

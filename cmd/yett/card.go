@@ -1,12 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/term"
 
 	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/wire"
@@ -15,7 +19,8 @@ import (
 // printCard prints a card for a person: what was established, what is claimed,
 // what a yes gives, and the action in full. Every text in it was escaped where
 // the card was written.
-func printCard(w io.Writer, p wire.Approval) error {
+func printCard(out io.Writer, p wire.Approval) error {
+	w := new(bytes.Buffer)
 	var c approval.Card
 	if err := json.Unmarshal(p.Card, &c); err != nil {
 		return fmt.Errorf("reading a card: %w", err)
@@ -48,28 +53,66 @@ func printCard(w io.Writer, p wire.Approval) error {
 	printRequest(w, c.Request)
 	fmt.Fprintf(w, "  %s: %s\n", c.Verified.Profile, c.Verified.Limits)
 	fmt.Fprintf(w, "  digest    %s\n  decide by %s\n", p.CardDigest, c.ExpiresAt.Local().Format(time.TimeOnly))
-	return nil
+	_, err := io.WriteString(out, wrap(w.String(), widthOf(out)))
+	return err
 }
+
+// widthOf is the width of a terminal in columns, or a usual one.
+func widthOf(out io.Writer) int {
+	if f, ok := out.(*os.File); ok {
+		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 20 {
+			return width
+		}
+	}
+	return 100
+}
+
+// wrap breaks long lines itself and marks what goes on: were it left to the
+// terminal, text of an agent could be padded so that a part of it begins a line
+// and looks like one of ours.
+func wrap(text string, width int) string {
+	const goesOn = "          ┆ "
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		column := 0
+		for _, r := range line {
+			columns := 1
+			if r >= 0x1100 && r != '─' && r != '→' && r != '“' && r != '”' && r != '…' {
+				columns = 2 // most of what lies beyond is wide; a line too short is no harm
+			}
+			if column+columns > width && r != '\n' {
+				b.WriteString("\n" + goesOn)
+				column = len(goesOn) - 2
+			}
+			b.WriteRune(r)
+			column += columns
+		}
+	}
+	return b.String()
+}
+
+// quoted sets off what an agent says; its own closing marks do not end ours.
+func quoted(s string) string { return "“" + strings.ReplaceAll(s, "”", `\u{201D}`) + "”" }
 
 func printClaims(w io.Writer, c approval.Claimed) {
 	fmt.Fprintln(w, "CLAIMED BY THE AGENT (not established)")
-	fmt.Fprintf(w, "  calls itself  “%s” %s\n", c.Program, c.Version)
+	fmt.Fprintf(w, "  calls itself  %s\n", quoted(c.Program+" "+c.Version))
 	labels := make([]string, 0, len(c.Labels))
 	for name := range c.Labels {
 		labels = append(labels, name)
 	}
 	slices.Sort(labels)
 	for _, name := range labels {
-		fmt.Fprintf(w, "  %-13s “%s”\n", name, c.Labels[name])
+		fmt.Fprintf(w, "  %-13s %s\n", name, quoted(c.Labels[name]))
 	}
 	if c.Purpose != "" {
-		fmt.Fprintf(w, "  purpose       “%s”\n", c.Purpose)
+		fmt.Fprintf(w, "  purpose       %s\n", quoted(c.Purpose))
 	}
 	if len(c.Process.Argv) > 0 {
-		fmt.Fprintf(w, "  command line  “%s”\n", strings.Join(c.Process.Argv, " "))
+		fmt.Fprintf(w, "  command line  %s\n", quoted(strings.Join(c.Process.Argv, " ")))
 	}
 	if c.Process.Cwd != "" {
-		fmt.Fprintf(w, "  directory     “%s”\n", c.Process.Cwd)
+		fmt.Fprintf(w, "  directory     %s\n", quoted(c.Process.Cwd))
 	}
 }
 

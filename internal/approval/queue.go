@@ -46,12 +46,17 @@ type Item struct {
 	SessionID    string
 	AskedAt      time.Time
 
+	end      time.Duration // since boot
 	done     chan struct{}
 	decision Decision // written before done is closed, read after
 }
 
 // ID returns the approval id.
 func (i *Item) ID() string { return i.Card.ApprovalID }
+
+// End is the end of the card on the boot clock. A decision that came before it
+// may be applied until then.
+func (i *Item) End() time.Duration { return i.end }
 
 // Done is closed when the card is decided, withdrawn or expired.
 func (i *Item) Done() <-chan struct{} { return i.done }
@@ -89,7 +94,6 @@ type waiting struct {
 	caller string
 	equal  string
 	noKey  string
-	end    time.Duration // since boot
 	timer  *time.Timer
 
 	settled func(Decision)
@@ -159,11 +163,11 @@ func (q *Queue) newItem(p Proposal, now time.Duration) (*waiting, error) {
 	if err != nil {
 		return nil, err
 	}
-	item := &Item{Card: card, Document: doc, Digest: Digest(doc), SessionID: p.SessionID, AskedAt: at, done: make(chan struct{})}
+	item := &Item{Card: card, Document: doc, Digest: Digest(doc), SessionID: p.SessionID, AskedAt: at, end: now + CardLife, done: make(chan struct{})}
 	for _, c := range p.Granting.Capabilities {
 		item.Capabilities = append(item.Capabilities, c.Name)
 	}
-	return &waiting{Item: item, caller: p.Caller, equal: p.Equal, noKey: p.NoKey, end: now + CardLife, settled: p.Settled}, nil
+	return &waiting{Item: item, caller: p.Caller, equal: p.Equal, noKey: p.NoKey, settled: p.Settled}, nil
 }
 
 // allowLocked lets a caller file maxWaiting cards at once and maxPerSecond on

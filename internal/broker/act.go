@@ -300,7 +300,7 @@ func (ch *channel) takeRepeat(key string) bool {
 		return false
 	}
 	delete(ch.repeats, key)
-	return ch.b.Clock.Now().Before(card.Card.ExpiresAt)
+	return ch.b.Clock.SinceBoot() < card.End()
 }
 
 // fileOperationCard puts the card for one action into the queue. When the
@@ -362,7 +362,7 @@ func (b *Broker) watchCard(op *operation, item *approval.Item) {
 		b.deny(op, d.Code, "", wire.ActionRequest{})
 		return
 	}
-	end := time.NewTimer(item.Card.ExpiresAt.Sub(b.Clock.Now()))
+	end := time.NewTimer(item.End() - b.Clock.SinceBoot())
 	defer end.Stop()
 	code := wire.ReasonApprovalExpired
 	select {
@@ -400,7 +400,7 @@ func (ch *channel) awaitDecision(op *operation, sequence, waitMS int64) (any, *w
 		case <-ch.closed:
 		}
 	}
-	if d := card.Decision(); d.Granted() && !ch.b.Clock.Now().Before(card.Card.ExpiresAt) && op.start() {
+	if d := card.Decision(); d.Granted() && ch.b.Clock.SinceBoot() >= card.End() && op.start() {
 		return ch.b.deny(op, wire.ReasonApprovalExpired, "", wire.ActionRequest{Sequence: sequence})
 	} else if d.Granted() && op.ch == ch {
 		ch.b.ops.clearQueued(op.queueKey(), op)

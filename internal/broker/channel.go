@@ -55,7 +55,7 @@ type channel struct {
 	hashed  chan struct{}
 	everyOp bool // a guard is missing: each action gets its own card
 	card    *approval.Item
-	reason  *wire.Reason              // why the last card gave nothing
+	reason  *wire.Reason              // why there was no card
 	repeats map[string]*approval.Item // cards about equal unresolved actions, by digest
 	nonces  map[string]time.Duration  // open challenges → their end, since boot
 	reading time.Duration             // until when this channel may read, since boot

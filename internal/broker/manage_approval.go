@@ -7,15 +7,23 @@ import (
 	"github.com/yett-broker/yett/internal/wire"
 )
 
+// maxCardBytes keeps a list of cards within one frame. The queue is strict: what
+// does not fit is shown when the older cards are decided.
+const maxCardBytes = wire.MaxFrame * 3 / 4
+
 // listCards lists the cards that wait. Without a proof there is no digest and
 // no card, so nothing that could be approved from it.
 func (ch *channel) listCards() (any, *wire.Error) {
 	l := wire.List[wire.Approval]{Items: []wire.Approval{}}
-	all := ch.mayRead()
+	all, size := ch.mayRead(), 0
 	for _, i := range ch.b.queue.List() {
 		a := wire.Approval{ApprovalID: i.ID(), Capabilities: i.Capabilities, AskedAt: i.AskedAt, ExpiresAt: i.Card.ExpiresAt}
-		if all {
+		if size += len(marshal(a)); size > maxCardBytes {
+			break
+		}
+		if all = all && (size+len(i.Document) <= maxCardBytes || len(l.Items) == 0); all {
 			a.CardDigest, a.Card = i.Digest, i.Document
+			size += len(i.Document)
 		}
 		l.Items = append(l.Items, a)
 	}

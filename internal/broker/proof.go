@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -93,6 +94,8 @@ func (ch *channel) openReading() {
 	ch.reading = ch.b.Clock.SinceBoot() + readingLife
 }
 
+var errGone = errors.New("the channel was closed before its proof was tried")
+
 // backoff slows the guessing of proofs: after three failures each further try
 // waits, doubling from one second to thirty. Tries come one at a time.
 type backoff struct {
@@ -110,7 +113,8 @@ func (b *backoff) try(gone <-chan struct{}, check func() error) error {
 		defer wait.Stop()
 		select {
 		case <-wait.C:
-		case <-gone:
+		case <-gone: // a try is not made earlier by hanging up
+			return errGone
 		}
 	}
 	err := check()

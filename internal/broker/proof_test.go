@@ -43,6 +43,19 @@ func TestGuessingOfProofsSlowsDown(t *testing.T) {
 	})
 }
 
+// Hanging up does not make a guess free.
+func TestAProofIsNotTriedEarlierByHangingUp(t *testing.T) {
+	var b backoff
+	for range 3 {
+		b.try(nil, func() error { return errWrong })
+	}
+	gone := make(chan struct{})
+	close(gone)
+	if err := b.try(gone, func() error { t.Error("the proof was tried"); return nil }); err == nil {
+		t.Error("a try that was not made succeeded")
+	}
+}
+
 // Tries come one at a time, so that many channels guess no faster than one.
 func TestProofsAreTriedOneAtATime(t *testing.T) {
 	var b backoff

@@ -129,7 +129,7 @@ func (ch *channel) fileAccessCard(s *session.Session, p *access.Policy, wanted [
 	item, err := b.queue.File(approval.Proposal{
 		Caller: subject, Equal: "access\n" + set, NoKey: subject + "\n" + set, SessionID: s.ID,
 		Verified: b.verified(ch, s.Caller), Claimed: approval.ClaimedOf(s.Caller, purpose), Granting: g,
-		Settled: func(d approval.Decision) { ch.settleAccess(s, wanted, first, d) },
+		Settled: func(d approval.Decision) { settleAccess(s, wanted, first, d) },
 	})
 	switch {
 	case errors.Is(err, approval.ErrKeptNo):
@@ -147,25 +147,16 @@ func (ch *channel) fileAccessCard(s *session.Session, p *access.Policy, wanted [
 }
 
 // settleAccess applies a decision to the session before anybody can see it.
-func (ch *channel) settleAccess(s *session.Session, wanted []string, first bool, d approval.Decision) {
+func settleAccess(s *session.Session, wanted []string, first bool, d approval.Decision) {
 	if d.Granted() {
 		s.Grant(wanted, d.Until, d.Choice == approval.ChoiceOnce, first)
 	}
 	s.Activate()
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	ch.reason = nil
-	if !d.Granted() {
-		ch.reason = wire.NewReason(d.Code, "")
-	}
 }
 
 func (ch *channel) setCard(item *approval.Item, reason *wire.Reason) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	if item != nil && item.Decision().Choice != "" {
-		return // decided already: settleAccess has set the reason
-	}
 	ch.card, ch.reason = item, reason
 }
 
@@ -201,16 +192,20 @@ func (ch *channel) closeSession(s *session.Session, _ wire.Envelope) (any, *wire
 }
 
 func (ch *channel) sessionResult(s *session.Session) wire.SessionResult {
-	st := s.Status()
-	r := wire.SessionResult{SessionID: s.ID, State: string(st.State), Capabilities: st.Capabilities, ExpiresAt: st.ExpiresAt}
 	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	if ch.card != nil && ch.card.Decision().Choice == "" {
-		r.Pending = pendingOf(ch.card)
-	} else {
-		r.Reason = ch.reason
+	card, reason := ch.card, ch.reason
+	ch.mu.Unlock()
+	var pending *wire.Pending
+	if card != nil {
+		if d := card.Decision(); d.Choice == "" {
+			pending = pendingOf(card)
+		} else if !d.Granted() {
+			reason = wire.NewReason(d.Code, "")
+		}
 	}
-	return r
+	st := s.Status() // after the decision: what it gave is in place before it can be seen
+	return wire.SessionResult{SessionID: s.ID, State: string(st.State), Capabilities: st.Capabilities, ExpiresAt: st.ExpiresAt,
+		Pending: pending, Reason: reason}
 }
 
 func pendingOf(i *approval.Item) *wire.Pending {

@@ -1,0 +1,52 @@
+package broker
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/session"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+// However many and large the cards of agents are, a person can list them, the
+// oldest with all that is needed to decide it.
+func TestP01_ALongQueueCanBeListed(t *testing.T) {
+	clock := session.SystemClock{}
+	b := &Broker{Config: Config{Clock: clock}, queue: approval.NewQueue("b_test", clock)}
+	ch := &channel{b: b}
+	var oldest *approval.Item
+	for i := range 2500 {
+		p := approval.Proposal{Caller: fmt.Sprint("p", i/100), Equal: fmt.Sprint(i),
+			Granting: approval.Granting{Capabilities: []approval.Capability{{Name: strings.Repeat("c", 400)}}}}
+		if i < 20 {
+			p.Request = &approval.Request{Body: strings.Repeat("\x01", 16<<10)}
+		}
+		item, err := b.queue.File(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			oldest = item
+		}
+	}
+	for _, reading := range []bool{false, true} {
+		if reading {
+			ch.openReading()
+		}
+		r, fail := ch.listCards()
+		if fail != nil {
+			t.Fatal(fail)
+		}
+		raw, err := json.Marshal(r)
+		if err != nil || len(raw) > wire.MaxFrame-1024 {
+			t.Fatalf("the list has %d bytes, %v", len(raw), err)
+		}
+		items := r.(wire.List[wire.Approval]).Items
+		if items[0].ApprovalID != oldest.ID() || (items[0].CardDigest == oldest.Digest) != reading {
+			t.Errorf("the oldest of %d is %+v", len(items), items[0])
+		}
+	}
+}
