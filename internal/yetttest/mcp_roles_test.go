@@ -235,7 +235,7 @@ func playNative(home, as string) error {
 	if err := unix.Dup2(int(file.Fd()), 9); err != nil { // a shell knows descriptors of one digit
 		return err
 	}
-	return syscall.Exec("/bin/sh", []string{"sh", "-c", `printf '%s' "$1" >&9; exec cat <&9`, "sh", string(frame)}, nil)
+	return syscall.Exec("/bin/sh", []string{"sh", "-c", `printf '%s' "$1" >&9; IFS= read -r answer <&9; printf '%s\n' "$answer"`, "sh", string(frame)}, nil)
 }
 
 // playIntruder answers "opened" before it writes.
