@@ -49,9 +49,11 @@ func (ch *channel) requestAction(s *session.Session, m wire.ActionRequest) (any,
 		}
 		return ch.answerEarlier(s, earlier, m)
 	}
+	// What lies outside of a capability is said also to those who were not
+	// granted it: asking for it would not help them.
 	op.plan = open.policy.Decide(func(string) bool { return true }, op.request)
-	if op.plan.Allowed {
-		op.plan = open.policy.Decide(ch.granted(s), op.request)
+	if _, ok := s.Granted(m.Capability); op.plan.Allowed && !ok {
+		op.plan = access.Decision{Code: wire.ReasonCapabilityNotGranted}
 	}
 	if !op.plan.Allowed {
 		return b.deny(op, op.plan.Code, op.plan.Detail, m)
@@ -602,7 +604,7 @@ func (b *Broker) settle(op *operation, state action.State, result any, reason *w
 		code = reason.Code
 	}
 	row := op.row("outcome", nil)
-	row.Request = nil // the intent has it
+	row.Request, row.Claimed = nil, nil // the intent has them
 	out := map[string]any{"state": state, "result": result}
 	for k, v := range extra {
 		out[k] = v

@@ -72,7 +72,7 @@ func (ch *channel) begin(s *session.Session, p *access.Policy, wanted []string, 
 	ctx, cancel := context.WithTimeout(context.Background(), ledgerTime)
 	defer cancel()
 	row := sessionRow("session.opened", s)
-	ch.verified, ch.claimed = row.Verified, row.Claimed
+	ch.verified, ch.claimed = briefPart(s), marshal(s.Caller.Claims)
 	row.Claimed = marshal(approval.ClaimedOf(s.Caller, purpose))
 	row.Request = marshal(map[string]any{"capabilities": wanted})
 	if _, err := b.Ledger.Append(ctx, row); err != nil {
@@ -354,6 +354,16 @@ func verifiedPart(s *session.Session) json.RawMessage {
 		"channel_id": s.ChannelID, "unit": s.Caller.Unit, "role": s.Caller.Role, "words": s.Caller.Words,
 		"peer": verifiedProcess(s.Caller.Peer), "agent": verifiedProcess(s.Caller.Subject()),
 	})
+}
+
+// briefPart is the verified part of the rows of a session's operations: enough
+// to name process and program. All of it is in the row that opened the session.
+func briefPart(s *session.Session) json.RawMessage {
+	p := s.Caller.Subject()
+	k := p.Kernel
+	return marshal(map[string]any{"channel_id": s.ChannelID, "unit": s.Caller.Unit, "agent": map[string]any{
+		"pid": k.PID, "pidfs_inode": k.PidfsInode, "start_ticks": k.StartTicks, "boot_id": k.BootID, "uid": k.UID,
+		"exe_path": k.ExePath, "exe_device": k.ExeDevice, "exe_inode": k.ExeInode, "exe_state": k.ExeState, "sha256": p.Filesystem.SHA256}})
 }
 
 func verifiedProcess(p action.Process) approval.Process {
