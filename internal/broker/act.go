@@ -199,7 +199,9 @@ func (ch *channel) newOperation(open *unlocked, s *session.Session, m wire.Actio
 	d := op.request.Digest()
 	op.recorded = recorded(op.request, d)
 	op.record.Digest = keyed(open.digest, "action", d[:])
-	op.record.BudgetKey = keyed(open.digest, "budget", []byte(m.Capability))
+	if c.Budget != nil {
+		op.record.BudgetKey = keyed(open.digest, "budget", []byte(m.Capability))
+	}
 	op.record.Unsafe = op.request.Unsafe() && !c.Repeat
 	if m.IdempotencyKey != "" {
 		op.record.Idempotency = keyed(open.digest, "idempotency", []byte(op.subject+"\x00"+m.IdempotencyKey))
