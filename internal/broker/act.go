@@ -34,14 +34,21 @@ func (ch *channel) requestAction(s *session.Session, m wire.ActionRequest) (any,
 		return nil, wire.NewError(wire.CodeLocked)
 	}
 	if len(m.IdempotencyKey) > maxKey {
-		return nil, wire.Errorf(wire.CodeBadRequest, "idempotency_key is longer than %d bytes", maxKey)
+		return nil, wire.Errorf(wire.CodeBadRequest, "idempotency_key is longer than %d bytes.", maxKey)
 	}
 	op, refusal := ch.newOperation(open, s, m)
 	if refusal != nil {
 		if refusal.Code == wire.CodeBadRequest {
-			return nil, wire.Errorf(wire.CodeBadRequest, "%s", refusal.Detail)
+			fail := wire.Errorf(wire.CodeBadRequest, "%s.", refusal.Detail)
+			fail.NextStep = "Correct the action and ask again; list_access shows the capability's kind and what it allows."
+			return nil, fail
 		}
-		return b.deny(op, refusal.Code, refusal.Detail, m)
+		reason := wire.NewReason(refusal.Code, "")
+		if refusal.Code == wire.ReasonOutsideCapability { // no capability has it inside
+			reason.Message = "No capability allows such an action. " + sentence(refusal.Detail)
+			reason.NextStep = "Change or leave out what the message names, then ask again. The access file cannot allow it."
+		}
+		return b.denyFor(op, reason, refusal.Detail, m)
 	}
 	if earlier, fail := ch.earlier(op); earlier != nil || fail != nil {
 		if fail != nil {
@@ -235,7 +242,9 @@ func (ch *channel) earlier(op *operation) (*ledger.Operation, *wire.Error) {
 		return nil, nil
 	}
 	if !bytes.Equal(first.Digest, op.record.Digest) {
-		return nil, wire.Errorf(wire.CodeBadRequest, "The idempotency_key was used for another action.")
+		fail := wire.Errorf(wire.CodeBadRequest, "The idempotency_key was used for another action.")
+		fail.NextStep = "Use a new idempotency_key, or none."
+		return nil, fail
 	}
 	return &first, nil
 }
@@ -278,20 +287,35 @@ func (ch *channel) unresolved(op *operation, equal ledger.Operation) *wire.Error
 		fail.With("operation_id", equal.ID)
 	}
 	if equal.State == action.Executing {
-		fail.Message, fail.NextStep = "An equal action is still running.", "Ask for its state with get_operation."
+		fail.Message, fail.NextStep = "An equal action is still running.", "Wait for it to end, then ask again."
+		if equal.Caller == op.subject {
+			fail.NextStep = "Ask for its state with get_operation."
+		}
 		return fail
 	}
 	if ch.takeRepeat(key) {
 		op.record.Repeat, op.record.RepeatOf = true, equal.ID
 		return nil
 	}
-	if item, _ := ch.fileOperationCard(op, "The outcome of an equal earlier action ("+equal.ID+") is unknown: it may have happened already."); item != nil {
-		ch.mu.Lock()
-		ch.repeats[key] = item
-		ch.mu.Unlock()
-		fail.With("pending", pendingOf(item))
+	item, none := ch.fileOperationCard(op, "The outcome of an equal earlier action ("+equal.ID+") is unknown: it may have happened already.")
+	if none != nil {
+		return notAsked(fail, none.Code)
 	}
-	return fail
+	ch.mu.Lock()
+	ch.repeats[key] = item
+	ch.mu.Unlock()
+	return fail.With("pending", pendingOf(item))
+}
+
+// notAsked says in outcome_unknown why no card asks for the repetition.
+func notAsked(fail *wire.Error, code string) *wire.Error {
+	message, next := wire.Advice(code)
+	if code == wire.ReasonDenied {
+		message = "A person said no to repeating it."
+	}
+	fail.Message += " " + message
+	fail.NextStep = next
+	return fail.With("reason", code)
 }
 
 // takeRepeat uses up an approved card about a repetition: the repeated request
@@ -566,14 +590,20 @@ func recorded(r action.Request, digest [32]byte) json.RawMessage {
 	return marshal(out)
 }
 
-// deny ends an operation that was not executed: durable, then answered.
+// deny ends an operation with the reason of a code.
 func (b *Broker) deny(op *operation, code, detail string, m wire.ActionRequest) (any, *wire.Error) {
 	if code != wire.ReasonOutsideCapability && code != wire.ReasonNoApprover {
 		detail = "" // the standing sentence of the code says it all
 	} else if detail != "" {
 		detail = sentence(detail)
 	}
+	return b.denyFor(op, wire.NewReason(code, detail), detail, m)
+}
+
+// denyFor ends an operation that was not executed: durable, then answered.
+func (b *Broker) denyFor(op *operation, reason *wire.Reason, detail string, m wire.ActionRequest) (any, *wire.Error) {
 	b.ops.clearQueued(op.queueKey(), op)
+	code := reason.Code
 	row := op.row("denied", nil)
 	row.Outcome = marshal(map[string]any{"code": code, "detail": detail})
 	ctx, cancel := context.WithTimeout(context.Background(), ledgerTime)
@@ -585,7 +615,7 @@ func (b *Broker) deny(op *operation, code, detail string, m wire.ActionRequest) 
 		op.record.State, op.record.Code = action.Denied, code
 		_, err = b.Ledger.Refuse(ctx, op.record, row)
 	}
-	op.finish(action.Denied, nil, wire.NewReason(code, detail))
+	op.finish(action.Denied, nil, reason)
 	if err != nil {
 		return nil, b.ledgerFailed(err)
 	}
@@ -628,15 +658,21 @@ func (b *Broker) settleFault(op *operation) {
 	executing := op.state == action.Executing
 	op.mu.Unlock()
 	if executing {
-		b.settle(op, action.Indeterminate, nil, unknownOutcome(), nil)
+		b.settle(op, action.Indeterminate, nil, unknownOutcome(op.record.Unsafe), nil)
 		return
 	}
 	b.drop(op, wire.ReasonDenied)
 }
 
-func unknownOutcome() *wire.Reason {
-	return &wire.Reason{Code: wire.CodeOutcomeUnknown, Message: "The action may have happened; its outcome is unknown.",
-		NextStep: "Check at the other side whether it happened before it is repeated."}
+// unknownOutcome is the reason of an action that may have happened. Unsafe
+// says that repeating it may repeat an effect.
+func unknownOutcome(unsafe bool) *wire.Reason {
+	r := &wire.Reason{Code: wire.CodeOutcomeUnknown, Message: "It may or may not have happened: its outcome is unknown.",
+		NextStep: "Check at the other side whether it happened. Do not repeat it before that is known."}
+	if !unsafe {
+		r.NextStep = "Ask again if the answer is still needed: repeating this action is allowed."
+	}
+	return r
 }
 
 func activityRef(n int64) string { return fmt.Sprintf("activity:%d", n) }

@@ -51,11 +51,13 @@ func (s *bodies) clear() {
 // readBody reads a piece of a body of this session.
 func (ch *channel) readBody(_ *session.Session, m wire.OperationBody) (any, *wire.Error) {
 	if m.Offset < 0 || m.Limit < 1 || m.Limit > wire.MaxBodyChunk {
-		return nil, wire.Errorf(wire.CodeBadRequest, "offset must not be negative, limit must lie between 1 and %d", wire.MaxBodyChunk)
+		return nil, wire.Errorf(wire.CodeBadRequest, "offset must not be negative, limit must lie between 1 and %d.", wire.MaxBodyChunk)
 	}
 	body, ok := ch.refs.get(m.BodyRef)
 	if !ok {
-		return nil, wire.Errorf(wire.CodeBadRequest, "There is no such body in this session, or it is kept no longer.")
+		fail := wire.Errorf(wire.CodeBadRequest, "There is no such body in this session, or it is kept no longer.")
+		fail.NextStep = "Give the body_ref, stdout_ref or stderr_ref of a result of this session."
+		return nil, fail
 	}
 	size := int64(len(body))
 	from := min(m.Offset, size)

@@ -58,7 +58,7 @@ func judged[M any](ch *channel, req wire.Request, envelope func(M) (wire.Envelop
 		return nil, malformed
 	}
 	if wait < 0 || wait > wire.MaxWaitMS {
-		return nil, wire.Errorf(wire.CodeBadRequest, "wait_ms must lie between 0 and %d", wire.MaxWaitMS)
+		return nil, wire.Errorf(wire.CodeBadRequest, "wait_ms must lie between 0 and %d.", wire.MaxWaitMS)
 	}
 	if req.Method == wire.MethodActionRequest || req.Method == wire.MethodAccessRequest {
 		if s.Status().State == session.Pending {

@@ -30,21 +30,26 @@ func (b *Broker) execute(ctx context.Context, open *unlocked, op *operation) out
 	case err == nil:
 		return out
 	case errors.Is(err, vault.ErrMissing):
-		return notSent("the credential has no value yet: the person must set it with yett secret set " + name)
+		return notSent("the credential "+name+" has no value yet", "The person must run: yett secret set "+name)
 	case errors.Is(err, vault.ErrLocked):
-		return notSent("the vault was locked before anything was sent")
+		_, next := wire.Advice(wire.CodeLocked)
+		return notSent("the vault was locked before anything was sent", next)
 	}
 	b.Log.Error("lending a credential", "credential", name, "error", err)
-	return notSent("the credential could not be opened")
+	return notSent("the value of the credential "+name+" could not be opened", replace(name))
 }
 
-// notSent is the outcome of an action that provably never left.
-func notSent(why string) outcome {
-	return outcome{state: action.Completed, result: wire.NotSent{Error: why}}
+// notSent is the outcome of an action that provably never left. The next step
+// is empty where the cause alone says what to look at.
+func notSent(why, nextStep string) outcome {
+	return outcome{state: action.Completed, result: wire.NotSent{Error: why, NextStep: nextStep}}
 }
 
-func maybeSent(why string) outcome {
-	return outcome{state: action.Indeterminate, reason: unknownOutcome(), row: map[string]any{"cause": why}}
+// replace is the next step when a stored value is of no use.
+func replace(name string) string { return "The person must run: yett secret rotate " + name }
+
+func (op *operation) maybeSent(why string) outcome {
+	return outcome{state: action.Indeterminate, reason: unknownOutcome(op.record.Unsafe), row: map[string]any{"cause": why}}
 }
 
 // maxAnswerHeaders keeps a reply within one frame: JSON may write a byte as six.
@@ -58,9 +63,13 @@ func (b *Broker) executeHTTP(ctx context.Context, open *unlocked, op *operation,
 	if err != nil {
 		var e *httpexec.Error
 		if !errors.As(err, &e) || e.MaybeSent {
-			return maybeSent(err.Error())
+			return op.maybeSent(err.Error())
 		}
-		return failedBefore(e.Code, e.Cause)
+		next := ""
+		if e.Code == httpexec.CodeOutside {
+			next = "Change or leave out what the message names, then ask again."
+		}
+		return failedBefore(e.Code, e.Cause, next)
 	}
 	ref := activityRef(op.intentRow())
 	op.ch.refs.put(ref, res.Body)
@@ -79,19 +88,26 @@ func (b *Broker) executeHTTP(ctx context.Context, open *unlocked, op *operation,
 }
 
 func (b *Broker) executeSSH(ctx context.Context, open *unlocked, op *operation, secret []byte) outcome {
+	host, _ := open.policy.Host(op.plan.Capability.Host)
 	signer, err := sshexec.ParseKey(secret)
 	if err != nil {
-		return notSent("the stored key cannot be used: " + err.Error())
+		return notSent("the stored key "+host.Key+" cannot be used: "+err.Error(), replace(host.Key))
 	}
-	host, _ := open.policy.Host(op.plan.Capability.Host)
 	target := sshexec.Target{Address: host.Address.String(), User: host.User, HostKeys: host.HostKeys, Private: host.Private}
 	res, err := b.SSH.Do(ctx, target, signer, *op.request.SSH)
 	if err != nil {
 		var e *sshexec.Error
 		if !errors.As(err, &e) || e.MaybeSent {
-			return maybeSent(err.Error())
+			return op.maybeSent(err.Error())
 		}
-		return failedBefore(e.Code, e.Cause)
+		next := ""
+		switch e.Code {
+		case sshexec.CodeHostKey:
+			next = "The person must find out whether the host's key was changed on purpose; host_keys in the access file names what is trusted."
+		case sshexec.CodeAuth:
+			next = "The person must let the key in at the host (authorized_keys of " + host.User + "), or run: yett secret rotate " + host.Key
+		}
+		return failedBefore(e.Code, e.Cause, next)
 	}
 	ref := activityRef(op.intentRow())
 	op.ch.refs.put(ref, res.Stdout)
@@ -101,17 +117,17 @@ func (b *Broker) executeSSH(ctx context.Context, open *unlocked, op *operation, 
 		StdoutRef: ref, StdoutSize: int64(len(res.Stdout)), StdoutTruncated: res.StdoutTruncated,
 		StderrRef: ref + "/stderr", StderrSize: int64(len(res.Stderr)), StderrTruncated: res.StderrTruncated}}
 	if res.Exit.Unknown {
-		out.state, out.reason = action.Indeterminate, unknownOutcome()
+		out.state, out.reason = action.Indeterminate, unknownOutcome(op.record.Unsafe)
 	}
 	return out
 }
 
 // failedBefore names a failure before anything was sent.
-func failedBefore(code string, cause error) outcome {
+func failedBefore(code string, cause error, nextStep string) outcome {
 	if code == wire.ReasonTargetBlocked {
 		return outcome{state: action.Denied, reason: wire.NewReason(code, ""), row: map[string]any{"cause": cause.Error()}}
 	}
-	return notSent(strings.TrimSpace(cause.Error()))
+	return notSent(strings.TrimSpace(cause.Error()), nextStep)
 }
 
 func (op *operation) intentRow() int64 {

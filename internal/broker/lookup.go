@@ -19,7 +19,9 @@ func (ch *channel) getOperation(s *session.Session, m wire.OperationGet) (any, *
 		return nil, ch.b.ledgerFailed(err)
 	}
 	if !ok || first.Caller != subject {
-		return nil, wire.Errorf(wire.CodeBadRequest, "There is no such operation of this process.")
+		fail := wire.Errorf(wire.CodeBadRequest, "There is no such operation of this process.")
+		fail.NextStep = "Give the operation_id that an action's result named."
+		return nil, fail
 	}
 	return ch.fromLedger(first, m.Sequence)
 }
@@ -35,7 +37,7 @@ func (ch *channel) fromLedger(first ledger.Operation, sequence int64) (any, *wir
 	case action.Denied:
 		v.Reason = wire.NewReason(first.Code, "")
 	case action.Indeterminate:
-		v.Reason = unknownOutcome()
+		v.Reason = unknownOutcome(first.Unsafe)
 	}
 	return v, nil
 }

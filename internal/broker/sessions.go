@@ -262,15 +262,17 @@ func withdrawCode(endReason string) string {
 // is wrong with them.
 func known(p *access.Policy, wanted []string, purpose string) ([]string, *wire.Error) {
 	if len(purpose) > maxClaims {
-		return nil, wire.Errorf(wire.CodeBadRequest, "purpose is longer than %d bytes", maxClaims)
+		return nil, wire.Errorf(wire.CodeBadRequest, "purpose is longer than %d bytes.", maxClaims)
 	}
 	if len(wanted) > maxCapabilities {
-		return nil, wire.Errorf(wire.CodeBadRequest, "at most %d capabilities can be asked for at once", maxCapabilities)
+		return nil, wire.Errorf(wire.CodeBadRequest, "At most %d capabilities can be asked for at once.", maxCapabilities)
 	}
 	out := slices.Compact(slices.Sorted(slices.Values(wanted)))
 	for _, name := range out {
 		if _, ok := p.Capability(name); !ok {
-			return nil, wire.Errorf(wire.CodeBadRequest, "There is no capability %q.", approval.Escape(name, 100))
+			fail := wire.Errorf(wire.CodeBadRequest, "There is no capability %q.", approval.Escape(name, 100))
+			_, fail.NextStep = wire.Advice(wire.ReasonCapabilityUnknown)
+			return nil, fail
 		}
 	}
 	return out, nil

@@ -133,6 +133,8 @@ func decodeObject(from value, dst any) *Error {
 var (
 	valueType = reflect.TypeFor[value]()
 	rawType   = reflect.TypeFor[json.RawMessage]()
+	queryType = reflect.TypeFor[Query]()
+	bytesType = reflect.TypeFor[[]byte]()
 )
 
 func decodeMember(name string, from value, v reflect.Value) *Error {
@@ -175,6 +177,14 @@ func decodeMember(name string, from value, v reflect.Value) *Error {
 }
 
 func typeWord(t reflect.Type) string {
+	switch t {
+	case timeType:
+		return "a time"
+	case queryType:
+		return "an object of strings or arrays of strings"
+	case bytesType:
+		return "a string of base64"
+	}
 	switch t.Kind() {
 	case reflect.String:
 		return "a string"
@@ -183,11 +193,20 @@ func typeWord(t reflect.Type) string {
 	case reflect.Int, reflect.Int64:
 		return "an integer"
 	case reflect.Slice:
-		return "an array"
-	case reflect.Map, reflect.Struct:
+		return "an array" + ofWhat(t.Elem())
+	case reflect.Map:
+		return "an object" + ofWhat(t.Elem())
+	case reflect.Struct:
 		return "an object"
 	case reflect.Pointer:
 		return typeWord(t.Elem())
 	}
 	return fmt.Sprint(t.Kind())
+}
+
+func ofWhat(t reflect.Type) string {
+	if t.Kind() == reflect.String {
+		return " of strings"
+	}
+	return ""
 }

@@ -135,7 +135,7 @@ type Action struct {
 func (a *Action) HTTP() (*action.HTTP, *action.Refusal) {
 	switch {
 	case a.Command != nil || a.Argv != nil || a.Stdin != nil || a.TimeoutMS != nil:
-		return nil, &action.Refusal{Code: CodeBadRequest, Detail: "an http capability takes method, path, query, headers, body or body_base64"}
+		return nil, &action.Refusal{Code: CodeBadRequest, Detail: "an http capability takes method, path, query, headers, body or body_base64, as http_request has them"}
 	case a.Method == nil:
 		return nil, &action.Refusal{Code: CodeBadRequest, Detail: "action: method is missing"}
 	case a.Path == nil:
@@ -148,7 +148,7 @@ func (a *Action) HTTP() (*action.HTTP, *action.Refusal) {
 // SSH returns the action as an SSH action, or what is wrong with it.
 func (a *Action) SSH() (*action.SSH, *action.Refusal) {
 	if a.Method != nil || a.Path != nil || a.Query != nil || a.Headers != nil || a.Body != nil || a.BodyBase64 != nil {
-		return nil, &action.Refusal{Code: CodeBadRequest, Detail: "an ssh capability takes command or argv, stdin and timeout_ms"}
+		return nil, &action.Refusal{Code: CodeBadRequest, Detail: "an ssh capability takes command or argv, stdin and timeout_ms, as ssh_run has them"}
 	}
 	return action.NewSSH(action.SSHInput{Command: a.Command, Argv: a.Argv, Stdin: a.Stdin, TimeoutMS: a.TimeoutMS})
 }
@@ -241,8 +241,9 @@ type SSHExit struct {
 // the name did not resolve, the connection was refused, the host key was not
 // the listed one.
 type NotSent struct {
-	Error string `json:"error"` // what happened, without any secret
-	Sent  bool   `json:"sent"`  // always false
+	Error    string `json:"error"` // what happened, without any secret
+	Sent     bool   `json:"sent"`  // always false
+	NextStep string `json:"next_step,omitempty"`
 }
 
 // OperationBody reads a piece of a body.
