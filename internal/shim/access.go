@@ -21,17 +21,25 @@ func accessList(list client.AccessListResult) *mcp.CallToolResult {
 			granted = append(granted, a.Capability)
 		}
 	}
-	status := fmt.Sprintf("%d capabilities can be asked for; none is granted to this session yet. Next: request_access with the ones you need.", len(list.Capabilities))
+	count := "1 capability"
+	if n := len(list.Capabilities); n > 1 {
+		count = fmt.Sprintf("%d capabilities", n)
+	}
+	status := count + " can be asked for; none is granted to this session yet. Next: request_access with what you need."
 	if len(granted) > 0 {
-		status = fmt.Sprintf("%d capabilities can be asked for; granted to this session: %s.", len(list.Capabilities), strings.Join(granted, ", "))
+		status = count + " can be asked for; granted to this session: " + strings.Join(granted, ", ") + "."
 	}
 	return text(false, status, compact(list))
 }
 
 // accessResult words what became of request_access.
-func accessResult(r client.SessionResult, wanted []string) *mcp.CallToolResult {
-	var missing []string
-	for _, w := range wanted {
+func accessResult(r client.SessionResult, asked []string) *mcp.CallToolResult {
+	var wanted, missing []string
+	for _, w := range asked {
+		if slices.Contains(wanted, w) {
+			continue
+		}
+		wanted = append(wanted, w)
 		if !slices.Contains(r.Capabilities, w) {
 			missing = append(missing, w)
 		}

@@ -36,7 +36,7 @@ func decode(raw json.RawMessage, dst any) *badArguments {
 	nulls := false
 	for name, value := range members {
 		if !slices.Contains(known, name) {
-			return &badArguments{"there is no argument " + quoteShort(name) + "; known are " + strings.Join(known, ", ")}
+			return &badArguments{"there is no argument " + quoteShort(name) + "; " + listOf(known)}
 		}
 		if bytes.Equal(value, []byte("null")) {
 			delete(members, name)
@@ -53,6 +53,13 @@ func decode(raw json.RawMessage, dst any) *badArguments {
 		return &badArguments{err.Message}
 	}
 	return nil
+}
+
+func listOf(known []string) string {
+	if len(known) == 0 {
+		return "this tool takes none"
+	}
+	return "known are " + strings.Join(known, ", ")
 }
 
 func argumentNames(dst any) []string {

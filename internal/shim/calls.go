@@ -37,11 +37,19 @@ func (c *call) session(ctx context.Context) (*client.Session, *mcp.CallToolResul
 	return a.session, nil
 }
 
-// failed renders an error of a request to the broker. mayHaveActed says that
-// the request could have set off an action.
-func (c *call) failed(err error, mayHaveActed bool) *mcp.CallToolResult {
+// failed renders an error of a request to the broker. ifLost is the next step
+// when the request could have set off an action whose outcome is lost.
+func (c *call) failed(err error, ifLost string) *mcp.CallToolResult {
 	c.link.settle(c.attached, err)
-	return requestFailed(err, mayHaveActed)
+	return requestFailed(err, ifLost)
+}
+
+// ifLost is the next step when an action's answer did not come.
+func ifLost(a client.Action) string {
+	if a.Method != nil && slices.Contains([]string{"GET", "HEAD", "OPTIONS"}, strings.ToUpper(*a.Method)) {
+		return repeatItself
+	}
+	return checkFirst
 }
 
 // within bounds a request that asks the broker to wait for waitMS.
@@ -105,7 +113,7 @@ func (c *call) act(ctx context.Context, capability string, a client.Action, key 
 	defer cancel()
 	op, err := s.Do(wctx, capability, a, key, ms)
 	if err != nil {
-		return c.failed(err, true)
+		return c.failed(err, ifLost(a))
 	}
 	return c.operation(ctx, s, op, capability)
 }
@@ -130,7 +138,7 @@ func getOperation(ctx context.Context, c *call) *mcp.CallToolResult {
 	defer cancel()
 	op, err := s.Get(wctx, in.OperationID, ms)
 	if err != nil {
-		return c.failed(err, true)
+		return c.failed(err, getAgain)
 	}
 	return c.operation(ctx, s, op, "")
 }
@@ -147,7 +155,7 @@ func listAccess(ctx context.Context, c *call) *mcp.CallToolResult {
 	defer cancel()
 	list, err := s.ListAccess(wctx)
 	if err != nil {
-		return c.failed(err, false)
+		return c.failed(err, noEffect)
 	}
 	return accessList(list)
 }
@@ -176,7 +184,7 @@ func requestAccess(ctx context.Context, c *call) *mcp.CallToolResult {
 	defer cancel()
 	r, err := c.attached.ask(wctx, s, in.Capabilities, in.Purpose, ms)
 	if err != nil {
-		return c.failed(err, false)
+		return c.failed(err, noEffect)
 	}
 	return accessResult(r, in.Capabilities)
 }
@@ -233,7 +241,7 @@ func readResult(ctx context.Context, c *call) *mcp.CallToolResult {
 	defer cancel()
 	b, err := s.Body(wctx, in.BodyRef, in.Offset, limit)
 	if err != nil {
-		return c.failed(err, false)
+		return c.failed(err, noEffect)
 	}
 	return bodyPiece(in.BodyRef, in.Offset, b)
 }

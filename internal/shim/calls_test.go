@@ -216,11 +216,44 @@ func TestM04_AnActionIsNeverSentTwice(t *testing.T) {
 		t.Error(said)
 	}
 	wants(t, said, "outcome_unknown: ", "may or may not have been executed", "Do not simply repeat")
+	said, _ = h.call("http_request", strings.Replace(doGet, "GET", "get", 1))
+	wants(t, said, "outcome_unknown: ", "repeating this method is allowed")
+	lacks(t, said, "Do not")
 	said, _ = h.call("list_access", "{}")
 	wants(t, said, "This is a new session with Yett: the channel of the one before ended")
-	if n := len(b.requests(wire.MethodActionRequest)); n != 1 {
-		t.Errorf("the action was sent %d times", n)
+	if n := len(b.requests(wire.MethodActionRequest)); n != 2 { // the POST, and the GET
+		t.Errorf("%d actions were sent", n)
 	}
+}
+
+func TestM04_TheCardOfARepetitionIsShown(t *testing.T) {
+	home := testHome(t)
+	answers := make(chan *wire.Error, 2)
+	startBroker(t, home, ordinary(func(asked) any { return <-answers }))
+	h := startShim(t, "--home", home).ready()
+	answers <- wire.NewError(wire.CodeOutcomeUnknown).With("operation_id", "o_42").With("pending", pending())
+	said, _ := h.call("http_request", doGet)
+	wants(t, said, "outcome_unknown: ", "operation o_42", `"amber otter"`, "yett approve a_77", "2030-01-02 03:04:05 UTC",
+		"Once a person has approved it, make the same call again: it then runs once.")
+	answers <- wire.NewError(wire.CodeOutcomeUnknown).With("pending", "not a card")
+	said, _ = h.call("http_request", doGet)
+	wants(t, said, "outcome_unknown: ", "Nothing was executed now.")
+	lacks(t, said, "card", "same call")
+}
+
+func TestNamesStandOnce(t *testing.T) {
+	home := testHome(t)
+	startBroker(t, home, ordinary(func(a asked) any {
+		if a.Method == wire.MethodAccessList {
+			return wire.AccessListResult{Capabilities: []wire.Access{{Capability: "http:a"}}}
+		}
+		return wire.SessionResult{State: "active", Capabilities: []string{}, Pending: pending()}
+	}))
+	h := startShim(t, "--home", home).ready()
+	said, _ := h.call("request_access", `{"capabilities":["http:a","http:b","http:a"]}`)
+	wants(t, said, "must decide on http:a, http:b. Nothing")
+	said, _ = h.call("list_access", "{}")
+	wants(t, said, "1 capability can be asked for")
 }
 
 func TestSessionEndedIsSaidAndReplaced(t *testing.T) {

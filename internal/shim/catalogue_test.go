@@ -106,6 +106,31 @@ func lintSchema(t *testing.T, where string, schema any) {
 	}
 }
 
+// The bounds and examples of a schema are those of the tool's own kind.
+func TestSchemasSayWhatIsTaken(t *testing.T) {
+	for _, tool := range tools() {
+		var schema struct {
+			Properties map[string]struct {
+				Description      string
+				Minimum, Maximum *int
+			}
+		}
+		must(t, json.Unmarshal([]byte(tool.schema), &schema))
+		example := schema.Properties["capability"].Description
+		timeout := schema.Properties["timeout_ms"]
+		switch tool.name {
+		case "http_request":
+			wants(t, example, "example http:")
+		case "ssh_run":
+			wants(t, example, "example ssh:")
+			wants(t, timeout.Description, "default 60000")
+			if timeout.Maximum == nil || *timeout.Maximum != 600_000 {
+				t.Errorf("timeout_ms: %+v", timeout)
+			}
+		}
+	}
+}
+
 // The lint itself must see what it is for.
 func TestM02_LintSeesCombinators(t *testing.T) {
 	for _, bad := range []string{

@@ -141,7 +141,8 @@ func TestM15_ArgumentsAreStrict(t *testing.T) {
 		`{"capability":"a","method":"GET","path":"/","wait_ms":50001}`:             "wait_ms must be from 0 to 50000",
 		`{"capability":"a","method":"GET","path":"/","wait_ms":-1}`:                "wait_ms must be from 0 to 50000",
 		`{"capability":"a","method":"GET","path":"/","body":"x","body_base64":""}`: "either body or body_base64",
-		`{"capability":"a","method":"GET","path":"/","query":{"a":1}}`:             "query has the wrong type",
+		`{"capability":"a","method":"GET","path":"/","query":{"a":1}}`:             "query has the wrong type: want an object of strings or arrays of strings.",
+		`{"capability":"a","method":"GET","path":"/","headers":{"A":1}}`:           "headers has the wrong type: want an object of strings.",
 		`{"capability":"a","method":null,"path":"/"}`:                              "method is missing",
 		`[]`: "arguments must be an object",
 	} {
@@ -149,6 +150,9 @@ func TestM15_ArgumentsAreStrict(t *testing.T) {
 		if !isError || !strings.Contains(said, want) || !strings.HasPrefix(said, "bad_request: ") {
 			t.Errorf("%s: %v %s", arguments, isError, said)
 		}
+	}
+	if said, _ := h.call("list_access", `{"a":1}`); !strings.Contains(said, "this tool takes none.") {
+		t.Error(said)
 	}
 	if said, _ := h.call("ssh_run", `{"capability":"a"}`); !strings.Contains(said, "exactly one of command and argv") {
 		t.Error(said)

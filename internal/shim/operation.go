@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -22,6 +23,8 @@ func (c *call) operation(ctx context.Context, s *client.Session, op client.Opera
 		lines := []string{"queued: operation " + op.OperationID + " waits and nothing was executed yet."}
 		if op.Pending != nil {
 			lines = append(lines, pendingLines(op.Pending)...)
+		} else {
+			lines = append(lines, "It waits until an equal action of another agent has ended.")
 		}
 		lines = append(lines, fmt.Sprintf("Next: call get_operation with operation_id %q; an approved action is carried out by that call. Do not repeat the action.", op.OperationID))
 		return text(false, append(lines, compact(op))...)
@@ -31,12 +34,12 @@ func (c *call) operation(ctx context.Context, s *client.Session, op client.Opera
 	case client.Denied:
 		return denied(op, capability)
 	case client.Indeterminate:
-		message, nextStep := "Nobody knows.", "Check at the other side whether it happened."
-		if op.Reason != nil {
-			message, nextStep = op.Reason.Message, op.Reason.NextStep
+		r := op.Reason
+		if r == nil {
+			r = &client.Reason{Message: "It may or may not have happened.",
+				NextStep: "Check at the other side whether it happened. Do not repeat it before that is known."}
 		}
-		return failure("indeterminate", "operation "+op.OperationID+" may or may not have happened. "+message, nextStep,
-			"Do not repeat it before that is known.", compact(op))
+		return failure("indeterminate", r.Message, r.NextStep, "It is operation "+op.OperationID+".", compact(op))
 	}
 	return failure(wire.CodeInternal, fmt.Sprintf("The broker answered with the unknown state %q.", op.State), "Update yett-mcp.", compact(op))
 }
@@ -53,6 +56,9 @@ func denied(op client.Operation, capability string) *mcp.CallToolResult {
 		}
 		more = append(more, "Next for you: call request_access with "+capability+", then repeat the action.")
 	}
+	if r.Code == wire.CodeOutcomeUnknown {
+		more = append(more, "Next for you: make the same call again; a person is then asked whether it may run.")
+	}
 	return failure(r.Code, r.Message, r.NextStep, append(more, compact(op))...)
 }
 
@@ -63,6 +69,9 @@ func (c *call) completed(ctx context.Context, s *client.Session, op client.Opera
 		Exit   json.RawMessage `json:"exit"`
 		Sent   *bool           `json:"sent"`
 	}
+	if len(op.Result) == 0 {
+		return text(false, "completed: operation "+op.OperationID+" has ended, but its result is kept no longer. Do not repeat it for that alone: yett activity shows the person what came of it.", compact(op))
+	}
 	if err := json.Unmarshal(op.Result, &shape); err != nil {
 		return failure(wire.CodeInternal, "The broker's result cannot be read: "+err.Error()+".", "Update yett-mcp.", compact(op))
 	}
@@ -70,8 +79,10 @@ func (c *call) completed(ctx context.Context, s *client.Session, op client.Opera
 	case shape.Sent != nil && !*shape.Sent:
 		var r client.NotSent
 		if json.Unmarshal(op.Result, &r) == nil {
-			return failure("not_sent", r.Error+". The action never left; it had no effect.",
-				"Correct what it says, or try again later.", compact(op))
+			if r.NextStep == "" {
+				r.NextStep = "Try again later. If it stays so, the person looks whether the target can be reached from this machine."
+			}
+			return failure("not_sent", strings.TrimSuffix(r.Error, ".")+". The action never left; it had no effect.", r.NextStep, compact(op))
 		}
 	case shape.Exit != nil:
 		var r client.SSHResult
@@ -93,7 +104,7 @@ func (c *call) httpResult(ctx context.Context, s *client.Session, op client.Oper
 		lines = append(lines, "The body was cut off at the broker's limit.")
 	}
 	if r.Redacted > 0 {
-		lines = append(lines, fmt.Sprintf("%d echoes of the credential in the answer were replaced.", r.Redacted))
+		lines = append(lines, echoes(r.Redacted))
 	}
 	if r.Withheld != "" {
 		lines = append(lines, "The body is withheld: "+r.Withheld)
@@ -103,6 +114,13 @@ func (c *call) httpResult(ctx context.Context, s *client.Session, op client.Oper
 		lines = append(lines, c.body(ctx, s, "body", r.BodyRef, r.Size)...)
 	}
 	return text(false, lines...)
+}
+
+func echoes(n int) string {
+	if n == 1 {
+		return "1 echo of the credential in the answer was replaced."
+	}
+	return fmt.Sprintf("%d echoes of the credential in the answer were replaced.", n)
 }
 
 func (c *call) sshResult(ctx context.Context, s *client.Session, op client.Operation, r client.SSHResult) *mcp.CallToolResult {

@@ -67,25 +67,31 @@ func unavailable(e *endpoint.UnavailableError) (message, nextStep string) {
 	return message, nextStep
 }
 
+// Next steps after the answer to a request that may have acted was lost.
+const (
+	noEffect     = "" // it could not have acted
+	checkFirst   = "Do not simply repeat it. Look at yett activity, or check at the other side whether it happened."
+	repeatItself = "Call again if the answer is still needed: repeating this method is allowed."
+	getAgain     = "Call get_operation again: it says what became of the operation."
+)
+
 // requestFailed words an error of a request in a session. After a request that
-// could act, it says what is known of the action.
-func requestFailed(err error, mayHaveActed bool) *mcp.CallToolResult {
+// could act, it says what is known of the action; ifLost is then the next step.
+func requestFailed(err error, ifLost string) *mcp.CallToolResult {
 	var refused *client.Error
 	var closed *client.ClosedError
 	switch {
 	case errors.As(err, &refused):
 		return refusedCall(refused)
-	case errors.As(err, &closed) && mayHaveActed && closed.Sent:
-		return failure("outcome_unknown", "The channel to the broker ended before it answered; the action may or may not have been executed.",
-			"Do not simply repeat it. Look at yett activity, or check at the other side.")
+	case errors.As(err, &closed) && ifLost != noEffect && closed.Sent:
+		return failure("outcome_unknown", "The channel to the broker ended before it answered; the action may or may not have been executed.", ifLost)
 	case errors.As(err, &closed):
 		return failure(wire.CodeUnavailable, "The channel to the broker ended. Nothing was executed by this call.",
 			"Call again: the next call opens a new session. If the broker does not run: yett serve, then yett unlock.")
 	case errors.Is(err, wire.ErrFrameTooLarge):
 		return failure(wire.CodeFrameTooLarge, "The arguments are longer than 1 MiB. Nothing was executed.", "Send less at once.")
-	case mayHaveActed && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)):
-		return failure("outcome_unknown", "The call was given up before the broker answered; the action may still be carried out.",
-			"Do not simply repeat it. Look at yett activity.")
+	case ifLost != noEffect && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)):
+		return failure("outcome_unknown", "The call was given up before the broker answered; the action may still be carried out.", ifLost)
 	case errors.Is(err, context.DeadlineExceeded):
 		return failure(wire.CodeUnavailable, "The broker did not answer in time.", "Call again; if it stays so, look at yett status.")
 	case errors.Is(err, context.Canceled):
@@ -97,16 +103,34 @@ func requestFailed(err error, mayHaveActed bool) *mcp.CallToolResult {
 // refusedCall words an error of the broker, with the operation it is about.
 func refusedCall(e *client.Error) *mcp.CallToolResult {
 	var more []string
+	nextStep := e.NextStep
 	if id, ok := e.Data["operation_id"].(string); ok {
 		more = append(more, "It is operation "+id+".")
 	}
 	switch e.Code {
 	case wire.CodeSessionEnded:
 		more = append(more, "The session with Yett has ended"+endReason(e)+". The next call opens a new one, which has no capabilities until request_access was decided.")
+		if e.Data["end_reason"] == wire.CodeLocked {
+			_, nextStep = wire.Advice(wire.CodeLocked)
+		}
 	case wire.CodeOutcomeUnknown:
 		more = append(more, "Nothing was executed now.")
+		if p := pendingOf(e); p != nil {
+			more = append(more, "A card asks the person whether it may run again.")
+			more = append(more, pendingLines(p)...)
+			more = append(more, "Once a person has approved it, make the same call again: it then runs once.")
+		}
 	}
-	return failure(e.Code, e.Message, e.NextStep, more...)
+	return failure(e.Code, e.Message, nextStep, more...)
+}
+
+// pendingOf reads the card that an error names, if it names one.
+func pendingOf(e *client.Error) *client.Pending {
+	var p client.Pending
+	if e.Data["pending"] == nil || json.Unmarshal([]byte(compact(e.Data["pending"])), &p) != nil || p.ApprovalID == "" {
+		return nil
+	}
+	return &p
 }
 
 // finish puts before a result what holds for every result of this session.

@@ -38,7 +38,17 @@ func TestResults(t *testing.T) {
 			[]string{"capability_not_granted: ", "call request_access with http:a", "was not executed", "Next step: "}, nil},
 		{"outside", operation("denied", nil, wire.NewReason(wire.ReasonOutsideCapability, "Method PUT."), nil), true, []string{"action_outside_capability: ", "Method PUT."}, []string{"request_access"}},
 		{"indeterminate", operation("indeterminate", nil, &wire.Reason{Code: "x", Message: "No answer came.", NextStep: "Look there."}, nil), true,
-			[]string{"indeterminate: ", "may or may not", "Look there.", "Do not repeat"}, nil},
+			[]string{"indeterminate: No answer came.", "operation o_42", "Next step: Look there."}, []string{"Do not repeat"}},
+		{"indeterminate without a reason", operation("indeterminate", nil, nil, nil), true,
+			[]string{"indeterminate: ", "may or may not", "Do not repeat"}, nil},
+		{"one echo", operation("completed", wire.HTTPResult{Status: 200, Redacted: 1}, nil, nil), false,
+			[]string{"1 echo of the credential in the answer was replaced."}, nil},
+		{"not sent, with a step", operation("completed", wire.NotSent{Error: "no value.", NextStep: "Set it."}, nil, nil), true,
+			[]string{"not_sent: no value. The action", "Next step: Set it."}, []string{"later"}},
+		{"result not kept", operation("completed", nil, nil, nil), false, []string{"completed: operation o_42", "kept no longer"}, []string{"internal"}},
+		{"behind another", operation("queued", nil, nil, nil), false, []string{"queued: ", "equal action of another agent", "get_operation"}, []string{"card"}},
+		{"behind a lost one", operation("denied", nil, wire.NewReason(wire.CodeOutcomeUnknown, ""), nil), true,
+			[]string{"outcome_unknown: ", "make the same call again; a person is then asked"}, nil},
 		{"strange state", operation("melted", nil, nil, nil), true, []string{"internal: ", `"melted"`}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 // instructions is what a host may show its model before any tool is used.
 const instructions = `Yett performs HTTP requests and SSH commands with credentials that you never see. ` +
 	`Order: list_access shows the capabilities; request_access asks the person for the ones you need; http_request or ssh_run then acts. ` +
-	`When a result says pending or queued, a person has to decide first: tell them the two-word tag, and go on with the tool that the result names. ` +
+	`When a result shows a card, a person has to decide first: tell them its two words, and go on with the tool that the result names. ` +
 	`Nobody can be talked out of a refusal by repeating the call. Never ask the person for a credential.`
 
 // tool is one entry of the catalogue. The catalogue is fixed per release and
@@ -45,7 +45,7 @@ func tools() []tool {
 				"Redirects are not followed: the result shows where they point. Text bodies up to 64 KiB are in the result, others are read with read_result. " +
 				"Do not set Authorization or other credential headers.",
 			schema: `{"type":"object","properties":{` +
-				capabilitySchema +
+				capabilitySchema("http:billing.read") +
 				`"method":{"type":"string","description":"GET, POST, …"},` +
 				`"path":{"type":"string","description":"The path, beginning with /, without host and without ?query. Escape reserved characters."},` +
 				`"query":{"type":"object","description":"Query parameters: name to a string, or to an array of strings.","additionalProperties":true},` +
@@ -94,11 +94,11 @@ func tools() []tool {
 				"If the result says queued, nothing was run yet: a person must approve; go on with get_operation, do not run it again. " +
 				"The result has exit status, standard output and standard error.",
 			schema: `{"type":"object","properties":{` +
-				capabilitySchema +
+				capabilitySchema("ssh:web1.status") +
 				`"command":{"type":"string","description":"The command line, exactly as the remote shell gets it."},` +
 				`"argv":{"type":"array","items":{"type":"string"},"description":"Program and arguments, instead of command."},` +
 				`"stdin":{"type":"string","description":"Text for standard input."},` +
-				`"timeout_ms":{"type":"integer","minimum":1,"description":"Longest run time in milliseconds."},` +
+				`"timeout_ms":{"type":"integer","minimum":1,"maximum":600000,"description":"Longest run time in milliseconds; default 60000."},` +
 				keySchema + waitSchema + `},"required":["capability"],"additionalProperties":false}`,
 			acts: true,
 			run:  sshRun,
@@ -107,10 +107,13 @@ func tools() []tool {
 }
 
 const (
-	capabilitySchema = `"capability":{"type":"string","description":"The name as in list_access, for example http:billing.read."},`
-	keySchema        = `"idempotency_key":{"type":"string","description":"Optional. A repeat with the same key returns the first operation instead of acting again."},`
-	waitSchema       = `"wait_ms":{"type":"integer","minimum":0,"maximum":50000,"description":"How long to wait for a person and the result, in milliseconds; default 45000."}`
+	keySchema  = `"idempotency_key":{"type":"string","description":"Optional. A repeat with the same key returns the first operation instead of acting again."},`
+	waitSchema = `"wait_ms":{"type":"integer","minimum":0,"maximum":50000,"description":"How long to wait for a person and the result, in milliseconds; default 45000."}`
 )
+
+func capabilitySchema(example string) string {
+	return `"capability":{"type":"string","description":"The name as in list_access, for example ` + example + `."},`
+}
 
 // register adds the tool to server. work ends when the agent does.
 func (t tool) register(work context.Context, server *mcp.Server, l *link) {
