@@ -23,6 +23,7 @@ type Process struct {
 	done    chan struct{}
 	comm    string
 	initial bool
+	space   space
 
 	hashing sync.Mutex // held for the length of the one Hash
 	hashed  bool
@@ -99,6 +100,11 @@ func hold(fd int) (*Process, error) {
 		return nil, fmt.Errorf("watching the pidfd: %w", err)
 	}
 	p := &Process{pidfd: f, raw: raw, done: make(chan struct{}), comm: a.comm, initial: a.initial, evidence: a.evidence}
+	p.space = readSpace(a.evidence.Kernel.PID, make([]byte, maxSpace))
+	if !alive(fd) { // the number may name another process by now
+		f.Close()
+		return nil, noAttribution("%w", ErrGone)
+	}
 	go p.watch()
 	return p, nil
 }
@@ -148,6 +154,7 @@ func (p *Process) Recheck() error {
 func (p *Process) recheck(fd int) error {
 	k := p.evidence.Kernel
 	img, imgErr := readImage(k.PID)
+	execed := p.space.changed(k.PID)
 	id, idErr := identify(fd) // polls last: alive now means alive all the while
 	if errors.Is(idErr, ErrGone) {
 		return ErrGone
@@ -160,6 +167,9 @@ func (p *Process) recheck(fd int) error {
 	}
 	if !img.same(image{dev: k.ExeDevice, ino: k.ExeInode}) {
 		return fmt.Errorf("%w: another program", ErrChanged)
+	}
+	if execed {
+		return fmt.Errorf("%w: it was exec'd again", ErrChanged)
 	}
 	return nil
 }

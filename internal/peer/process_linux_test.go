@@ -223,6 +223,26 @@ func TestU09_ExecAfterConnect(t *testing.T) {
 	})
 }
 
+// An exec of the very same file is an exec: an interpreter runs another script.
+func TestU09_ExecOfTheSameFile(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		bothWays(t, func(t *testing.T) {
+			path := program(t)
+			h, c := connect(t, path)
+			p := of(t, c)
+			h.obeys("write x")
+			if err := p.Recheck(); err != nil {
+				t.Fatalf("before the exec: %v", err)
+			}
+			h.order("exec " + path)
+			awaitExec(t, h)
+			if err := p.Recheck(); !errors.Is(err, ErrChanged) {
+				t.Errorf("Recheck = %v, want ErrChanged", err)
+			}
+		})
+	})
+}
+
 // awaitExec returns when the helper's close-on-exec output has ended.
 func awaitExec(t *testing.T, h *helper) {
 	t.Helper()
