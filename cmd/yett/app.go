@@ -129,7 +129,14 @@ func callRaw(ctx context.Context, conn *client.Conn, method string, raw []byte, 
 		return err
 	}
 	e := wire.NewError(wire.CodeUnavailable)
-	e.Message = fmt.Sprintf("The broker went away: %v.", err)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return errInterrupted
+	case errors.Is(err, context.DeadlineExceeded):
+		e.Message, e.NextStep = "The broker did not answer in time.", "After wrong passphrases it waits; look at yett status and at its log, then try again."
+	default:
+		e.Message = fmt.Sprintf("The broker went away: %v.", err)
+	}
 	return e
 }
 

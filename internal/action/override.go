@@ -67,6 +67,11 @@ func checkBodyOverride(h *HTTP) *Refusal {
 	case strings.Contains(kind, "json"):
 		return checkJSON(h.Body)
 	case form:
+		if !has && json.Valid(h.Body) { // read as what it looks like, too
+			if refusal := checkJSON(h.Body); refusal != nil {
+				return refusal
+			}
+		}
 		if strings.Contains(kind, "charset") && !strings.Contains(kind, "utf-8") && !strings.Contains(kind, "ascii") && !strings.Contains(kind, "iso-8859-1") {
 			return outside("a form body in another character set than UTF-8 cannot be read")
 		}

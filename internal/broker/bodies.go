@@ -62,5 +62,5 @@ func (ch *channel) readBody(_ *session.Session, m wire.OperationBody) (any, *wir
 	size := int64(len(body))
 	from := min(m.Offset, size)
 	to := min(from+m.Limit, size)
-	return wire.OperationBodyResult{BytesBase64: body[from:to], Size: size, EOF: to == size}, nil
+	return wire.OperationBodyResult{BytesBase64: append([]byte{}, body[from:to]...), Size: size, EOF: to == size}, nil
 }

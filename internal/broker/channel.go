@@ -192,6 +192,9 @@ func (ch *channel) readFailed(err error) {
 	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.Is(err, io.ErrUnexpectedEOF):
 	case errors.Is(err, wire.ErrFrameTooLarge):
 		ch.refuse(nil, wire.NewError(wire.CodeFrameTooLarge))
+	case errors.Is(err, peer.ErrDescriptor):
+		ch.endSession(session.EvidenceChanged)
+		ch.refuse(nil, wire.Errorf(wire.CodeAttributionFailed, "A descriptor came with a message that has none; the channel is closed."))
 	case errors.Is(err, peer.ErrSender):
 		ch.endSession(session.EvidenceChanged)
 		ch.refuse(nil, wire.Errorf(wire.CodeAttributionFailed, "Another process wrote into this channel; it is closed."))

@@ -3,9 +3,12 @@ package broker
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/yett-broker/yett/internal/action"
+	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/ledger"
 	"github.com/yett-broker/yett/internal/session"
 	"github.com/yett-broker/yett/internal/wire"
@@ -149,20 +152,53 @@ func (ch *channel) listSessions() (any, *wire.Error) {
 		}
 		st := s.Status()
 		r.Items = append(r.Items, wire.Session{SessionID: s.ID, State: string(st.State), EndReason: st.EndReason,
-			ChannelID: s.ChannelID, Unit: s.Caller.Unit, Caller: s.Caller, Capabilities: st.Capabilities,
+			ChannelID: s.ChannelID, Unit: s.Caller.Unit, Caller: brief(s.Caller), Capabilities: st.Capabilities,
 			BeganAt: s.BeganAt, ExpiresAt: st.ExpiresAt})
 	}
 	return newest(r), nil
 }
 
-// maxListed keeps a list within one frame; older entries are in the ledger.
-const maxListed = 150
+// maxListBytes keeps a list within one frame; what is older is in the ledger.
+const maxListBytes = wire.MaxFrame * 3 / 4
 
-func newest[T any](l wire.List[T]) wire.List[T] {
-	if n := len(l.Items) - maxListed; n > 0 {
-		l.Items, l.Hidden = l.Items[n:], l.Hidden+n
+// newest keeps the newest items that fit. Live sessions are kept before ended
+// ones, so that nobody can push what can still be revoked off the list.
+func newest(l wire.List[wire.Session]) wire.List[wire.Session] {
+	keep, size := make([]bool, len(l.Items)), 0
+	for _, live := range []bool{true, false} {
+		for i := len(l.Items) - 1; i >= 0; i-- {
+			if (l.Items[i].State != string(session.Ended)) != live {
+				continue
+			}
+			if size += len(marshal(l.Items[i])) + 1; size > maxListBytes {
+				break
+			}
+			keep[i] = true
+		}
 	}
-	return l
+	kept := wire.List[wire.Session]{Items: []wire.Session{}, Hidden: l.Hidden}
+	for i, s := range l.Items {
+		if keep[i] {
+			kept.Items = append(kept.Items, s)
+		} else {
+			kept.Hidden++
+		}
+	}
+	return kept
+}
+
+// brief bounds what a caller says of itself in a list: the ledger has it all.
+func brief(c action.Caller) action.Caller {
+	c.Claims.Program, c.Claims.Version = approval.Escape(c.Claims.Program, 100), approval.Escape(c.Claims.Version, 100)
+	labels := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(c.Claims.Labels)) {
+		if len(labels) == 16 {
+			break
+		}
+		labels[approval.Escape(name, 64)] = approval.Escape(c.Claims.Labels[name], 100)
+	}
+	c.Claims.Labels = labels
+	return c
 }
 
 // readActivity opens reading on this channel.

@@ -21,7 +21,10 @@ var errEnough = errors.New("enough")
 func (ch *channel) unlock(r wire.Unlock) (any, *wire.Error) {
 	defer clear(r.UnlockKey)
 	b := ch.b
-	if err := b.proofs.try(ch.closed, func() error { return b.Vault.Unlock(r.Slot, r.UnlockKey) }); err != nil {
+	if err := b.proofs.try(ch.processKey(), ch.closed, func() error { return b.Vault.Unlock(r.Slot, r.UnlockKey) }); err != nil {
+		if errors.Is(err, errTrying) {
+			return nil, tooManyTries()
+		}
 		if errors.Is(err, vault.ErrWrongKey) {
 			ch.narrow("unlock.refused", map[string]any{"slot": clip(r.Slot)})
 			return nil, wire.NewError(wire.CodeProofInvalid)

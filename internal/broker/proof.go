@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/yett-broker/yett/internal/action"
 	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/wire"
 )
@@ -74,11 +75,26 @@ func (ch *channel) checkMAC(method string, message []byte, p *wire.Proof) *wire.
 	if !ch.takeNonce(p.Nonce) {
 		return wire.Errorf(wire.CodeProofInvalid, "The proof's nonce is unknown, used or too old.")
 	}
-	if err := b.proofs.try(ch.closed, func() error { return b.Vault.VerifyProof(message, p.MAC) }); err != nil {
+	err := b.proofs.try(ch.processKey(), ch.closed, func() error { return b.Vault.VerifyProof(message, p.MAC) })
+	if errors.Is(err, errTrying) {
+		return tooManyTries()
+	}
+	if err != nil {
 		b.Log.Warn("a proof does not verify", "method", method)
 		return wire.NewError(wire.CodeProofInvalid)
 	}
 	return nil
+}
+
+// processKey names the process on the channel.
+func (ch *channel) processKey() string {
+	return subjectKey(action.Caller{Peer: ch.peer.Evidence()})
+}
+
+func tooManyTries() *wire.Error {
+	e := wire.Errorf(wire.CodeBusy, "Another proof of this process is being tried.")
+	e.NextStep = "Wait for its answer."
+	return e
 }
 
 // mayRead reports whether a proof has opened reading on this channel.
@@ -96,28 +112,47 @@ func (ch *channel) openReading() {
 
 var errGone = errors.New("the channel was closed before its proof was tried")
 
+// errTrying is returned to a process that already waits for a try: the others
+// come next.
+var errTrying = errors.New("another proof of this process is being tried")
+
 // backoff slows the guessing of proofs: after three failures each further try
-// waits, doubling from one second to thirty. Tries come one at a time.
+// waits, doubling from one second to thirty. Tries come one at a time, and of
+// each process at most one waits, so that whoever guesses on many channels
+// holds up the person by one try and not by all of them.
 type backoff struct {
+	turn sync.Mutex // held for the length of a try
+
 	mu       sync.Mutex
 	failures int
 	last     time.Time
+	waiting  map[string]bool
 }
 
-func (b *backoff) try(gone <-chan struct{}, check func() error) error {
+func (b *backoff) try(subject string, gone <-chan struct{}, check func() error) error {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	if over := b.failures - 3; over >= 0 {
-		delay := min(time.Second<<min(over, 5), 30*time.Second)
-		wait := time.NewTimer(time.Until(b.last.Add(delay)))
-		defer wait.Stop()
-		select {
-		case <-wait.C:
-		case <-gone: // a try is not made earlier by hanging up
-			return errGone
-		}
+	if b.waiting[subject] {
+		b.mu.Unlock()
+		return errTrying
+	}
+	if b.waiting == nil {
+		b.waiting = map[string]bool{}
+	}
+	b.waiting[subject] = true
+	b.mu.Unlock()
+	defer func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.waiting, subject)
+	}()
+	b.turn.Lock()
+	defer b.turn.Unlock()
+	if !b.pause(gone) { // a try is not made earlier by hanging up
+		return errGone
 	}
 	err := check()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if err == nil {
 		b.failures = 0
 		return nil
@@ -125,4 +160,24 @@ func (b *backoff) try(gone <-chan struct{}, check func() error) error {
 	b.failures++
 	b.last = time.Now()
 	return err
+}
+
+// pause waits until the next try may be made. It reports false when the channel
+// was closed meanwhile.
+func (b *backoff) pause(gone <-chan struct{}) bool {
+	b.mu.Lock()
+	over, last := b.failures-3, b.last
+	b.mu.Unlock()
+	if over < 0 {
+		return true
+	}
+	delay := min(time.Second<<min(over, 5), 30*time.Second)
+	wait := time.NewTimer(time.Until(last.Add(delay)))
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+		return true
+	case <-gone:
+		return false
+	}
 }

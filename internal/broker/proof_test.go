@@ -18,7 +18,7 @@ func TestGuessingOfProofsSlowsDown(t *testing.T) {
 		gone := make(chan struct{})
 		try := func(result error) time.Duration {
 			began := time.Now()
-			if err := b.try(gone, func() error { return result }); err != result {
+			if err := b.try("", gone, func() error { return result }); err != result {
 				t.Errorf("the result of the check is %v, want %v", err, result)
 			}
 			return time.Since(began)
@@ -47,11 +47,11 @@ func TestGuessingOfProofsSlowsDown(t *testing.T) {
 func TestAProofIsNotTriedEarlierByHangingUp(t *testing.T) {
 	var b backoff
 	for range 3 {
-		b.try(nil, func() error { return errWrong })
+		b.try("", nil, func() error { return errWrong })
 	}
 	gone := make(chan struct{})
 	close(gone)
-	if err := b.try(gone, func() error { t.Error("the proof was tried"); return nil }); err == nil {
+	if err := b.try("", gone, func() error { t.Error("the proof was tried"); return nil }); err == nil {
 		t.Error("a try that was not made succeeded")
 	}
 }
@@ -63,7 +63,7 @@ func TestProofsAreTriedOneAtATime(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 50 {
 		wg.Go(func() {
-			b.try(nil, func() error {
+			b.try("", nil, func() error {
 				if running.Add(1) != 1 {
 					t.Error("two proofs are tried at once")
 				}

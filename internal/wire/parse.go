@@ -275,14 +275,39 @@ func (p *jsonParser) escape() {
 		}
 		return
 	}
+	switch r := p.hex4(); {
+	case r >= 0xdc00 && r <= 0xdfff:
+		p.refuse("half of a surrogate pair stands alone")
+	case r >= 0xd800 && r <= 0xdbff: // the other half follows, or it is no text
+		if p.next() != '\\' || p.at+1 >= len(p.in) || p.in[p.at+1] != 'u' {
+			p.refuse("half of a surrogate pair stands alone")
+			return
+		}
+		p.at += 2
+		if low := p.hex4(); p.fail == nil && (low < 0xdc00 || low > 0xdfff) {
+			p.refuse("half of a surrogate pair stands alone")
+		}
+	}
+}
+
+// hex4 takes four hexadecimal digits.
+func (p *jsonParser) hex4() (r rune) {
 	for range 4 {
 		c := p.next()
-		if !(c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F') {
+		switch {
+		case c >= '0' && c <= '9':
+			r = r<<4 | rune(c-'0')
+		case c >= 'a' && c <= 'f':
+			r = r<<4 | rune(c-'a'+10)
+		case c >= 'A' && c <= 'F':
+			r = r<<4 | rune(c-'A'+10)
+		default:
 			p.malformed()
-			return
+			return 0
 		}
 		p.at++
 	}
+	return r
 }
 
 func (p *jsonParser) word(w string) {
