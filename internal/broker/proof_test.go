@@ -2,6 +2,7 @@ package broker
 
 import (
 	"errors"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -56,14 +57,14 @@ func TestAProofIsNotTriedEarlierByHangingUp(t *testing.T) {
 	}
 }
 
-// Tries come one at a time, so that many channels guess no faster than one.
+// Tries come one at a time, so that many processes guess no faster than one.
 func TestProofsAreTriedOneAtATime(t *testing.T) {
 	var b backoff
 	var running, tried atomic.Int32
 	var wg sync.WaitGroup
-	for range 50 {
+	for i := range 50 {
 		wg.Go(func() {
-			b.try("", nil, func() error {
+			b.try(strconv.Itoa(i), nil, func() error {
 				if running.Add(1) != 1 {
 					t.Error("two proofs are tried at once")
 				}
