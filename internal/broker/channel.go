@@ -30,6 +30,9 @@ const (
 	// deathGrace is how long the end of a channel waits for the exit of its
 	// processes: death wins over a closed channel.
 	deathGrace = 50 * time.Millisecond
+	// exitGrace is how long a process without a program may take to be dead:
+	// the kernel gives back its memory in between.
+	exitGrace = time.Second
 )
 
 // channel is one accepted connection, with the evidence that was taken for it.
@@ -308,10 +311,16 @@ func (ch *channel) recheck() *wire.Error {
 // process on its way out has no program any more a moment before it is dead:
 // death wins here too.
 func changed(p *peer.Process, err error) bool {
-	if !errors.Is(err, peer.ErrChanged) || !errors.Is(err, fs.ErrNotExist) {
-		return errors.Is(err, peer.ErrChanged)
+	if !errors.Is(err, peer.ErrChanged) {
+		return false
 	}
-	limit := time.NewTimer(deathGrace)
+	if !errors.Is(err, fs.ErrNotExist) {
+		err = p.Recheck() // what it showed may have gone between two looks
+		if !errors.Is(err, peer.ErrGone) && !errors.Is(err, fs.ErrNotExist) {
+			return true
+		}
+	}
+	limit := time.NewTimer(exitGrace)
 	defer limit.Stop()
 	select {
 	case <-p.Done():
