@@ -76,6 +76,27 @@ func TestB1_DeathOfTheAgentEndsTheSession(t *testing.T) {
 	b.noCards()
 }
 
+// TestB1_DeathIsNotAChange: requests that are looked at while their process is
+// on its way out do not make it one that has changed.
+func TestB1_DeathIsNotAChange(t *testing.T) {
+	b, _ := demoBroker(t)
+	for range 4 {
+		c := player("flood", b.Home)
+		out, err := c.StdoutPipe()
+		must(t, err)
+		must(t, c.Start())
+		lines := bufio.NewReader(out)
+		first, err := lines.ReadString('\n')
+		must(t, err)
+		if second, _ := lines.ReadString('\n'); second != "flooding\n" {
+			t.Fatalf("it said %q", second)
+		}
+		must(t, c.Process.Kill())
+		c.Wait()
+		b.ended(strings.TrimSpace(strings.TrimPrefix(first, "session ")), session.AgentExited)
+	}
+}
+
 // TestB6_StrangerOnThePipe: a process of the account that opens the pipe ends
 // the session, and what it writes goes nowhere.
 func TestB6_StrangerOnThePipe(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,6 +47,8 @@ func init() {
 		err = playIntruder(os.Args[1], os.Args[2])
 	case "native":
 		err = playNative(os.Args[1], os.Args[2])
+	case "flood":
+		err = playFlood(os.Args[1])
 	case "garbage":
 		err = playGarbage(os.Args[1], os.Args[2])
 	default:
@@ -175,60 +178,79 @@ func playReceiver(line string) error {
 	return err
 }
 
-// playNative opens a session as a native client and asks for one action when a
-// person has approved: as itself, or after it has become another program.
-func playNative(home, as string) error {
+// native is a client that a role has for itself.
+type native struct {
+	conn *endpoint.Conn
+	in   *wire.FrameReader
+	id   string // of its session
+}
+
+// dialNative opens a session and says its id.
+func dialNative(home string, capabilities ...string) (*native, error) {
 	loc, err := endpoint.InHome(home)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
 	conn, err := endpoint.Dial(ctx, loc)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	in := wire.NewFrameReader(conn)
-	ask := func(id int64, method string, params any, result any) error {
-		frame, err := wire.EncodeRequest(id, method, params)
-		if err != nil {
-			return err
-		}
-		if _, err := conn.Write(frame); err != nil {
-			return err
-		}
-		line, err := in.Next()
-		if err != nil {
-			return err
-		}
-		return json.Unmarshal(line, &struct{ Result any }{result})
-	}
+	n := &native{conn: conn, in: wire.NewFrameReader(conn)}
 	var hello wire.HelloResult
 	var s wire.SessionResult
-	if err := ask(1, wire.MethodHello, map[string]any{"protocol_min": 1, "protocol_max": 1, "program": "native", "version": "0", "role": "native"}, &hello); err != nil {
+	if err := n.ask(wire.MethodHello, map[string]any{"protocol_min": 1, "protocol_max": 1, "program": "native", "version": "0", "role": "native"}, &hello); err != nil {
+		return nil, err
+	}
+	if err := n.ask(wire.MethodSessionOpen, map[string]any{"nonce": hello.Nonce, "capabilities": append([]string{}, capabilities...)}, &s); err != nil {
+		return nil, err
+	}
+	n.id = s.SessionID
+	fmt.Println("session", n.id)
+	return n, nil
+}
+
+func (n *native) ask(method string, params map[string]any, result any) error {
+	frame, err := wire.EncodeRequest(1, method, params)
+	if err != nil {
 		return err
 	}
-	if err := ask(2, wire.MethodSessionOpen, map[string]any{"nonce": hello.Nonce, "capabilities": []string{"http:demo.read"}}, &s); err != nil {
+	if _, err := n.conn.Write(frame); err != nil {
 		return err
 	}
-	fmt.Println("session", s.SessionID)
-	if err := ask(3, wire.MethodSessionWait, map[string]any{"session_id": s.SessionID, "sequence": 1, "wait_ms": 30_000}, &s); err != nil {
+	line, err := n.in.Next()
+	if err != nil {
 		return err
 	}
-	frame, err := wire.EncodeRequest(4, wire.MethodActionRequest, map[string]any{"session_id": s.SessionID, "sequence": 2, "wait_ms": 30_000,
+	return json.Unmarshal(line, &struct{ Result any }{result})
+}
+
+// playNative asks for one action when a person has approved: as itself, or
+// after it has become another program.
+func playNative(home, as string) error {
+	n, err := dialNative(home, "http:demo.read")
+	if err != nil {
+		return err
+	}
+	var s wire.SessionResult
+	if err := n.ask(wire.MethodSessionWait, map[string]any{"session_id": n.id, "sequence": 1, "wait_ms": 30_000}, &s); err != nil {
+		return err
+	}
+	frame, err := wire.EncodeRequest(4, wire.MethodActionRequest, map[string]any{"session_id": n.id, "sequence": 2, "wait_ms": 30_000,
 		"capability": "http:demo.read", "action": map[string]any{"method": "GET", "path": "/v1/as-" + as}})
 	if err != nil {
 		return err
 	}
 	if as == "itself" {
-		if _, err := conn.Write(frame); err != nil {
+		if _, err := n.conn.Write(frame); err != nil {
 			return err
 		}
-		line, err := in.Next()
+		line, err := n.in.Next()
 		fmt.Printf("%s\n", line)
 		return err
 	}
-	file, err := conn.File()
+	file, err := n.conn.File()
 	if err != nil {
 		return err
 	}
@@ -236,6 +258,33 @@ func playNative(home, as string) error {
 		return err
 	}
 	return syscall.Exec("/bin/sh", []string{"sh", "-c", `printf '%s' "$1" >&9; IFS= read -r answer <&9; printf '%s\n' "$answer"`, "sh", string(frame)}, nil)
+}
+
+// playFlood asks without a pause, and holds memory that takes the kernel a
+// moment to take back when the process is killed.
+func playFlood(home string) error {
+	ballast := make([]byte, 256<<20)
+	for i := 0; i < len(ballast); i += 4096 {
+		ballast[i] = 1
+	}
+	n, err := dialNative(home)
+	if err != nil {
+		return err
+	}
+	go io.Copy(io.Discard, n.conn)
+	for number := int64(1); ; number++ {
+		frame, err := wire.EncodeRequest(number, wire.MethodAccessList, map[string]any{"session_id": n.id, "sequence": number})
+		if err != nil {
+			return err
+		}
+		if _, err := n.conn.Write(frame); err != nil {
+			return err
+		}
+		if number == 1000 {
+			fmt.Println("flooding")
+		}
+		runtime.KeepAlive(ballast)
+	}
 }
 
 // playIntruder answers "opened" before it writes.
