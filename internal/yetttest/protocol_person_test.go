@@ -202,10 +202,12 @@ func relay(home string) {
 // dialElsewhere connects from a process of its own.
 func dialElsewhere(t testing.TB, home string) net.Conn {
 	t.Helper()
-	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	syscall.CloseOnExec(pair[0])
+	syscall.CloseOnExec(pair[1])
 	mine, its := os.NewFile(uintptr(pair[0]), "relay"), os.NewFile(uintptr(pair[1]), "relay")
 	defer mine.Close()
 	defer its.Close()
