@@ -13,6 +13,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/session"
@@ -216,12 +217,28 @@ func round(b *Broker, i int) (sessionID string, shim int) {
 		h.in.Close()
 	case 3: // nobody reads any more
 		h.out.Close()
-		h.in.WriteString(request("ping", "ping", "{}") + "\n")
+		h.pingUntilGone()
 	case 4:
 		h.cmd.Process.Signal(syscall.SIGTERM)
 	}
 	h.gone()
 	return id, shim
+}
+
+// pingUntilGone makes yett-mcp write. One ping may find a reader still: a child
+// that another goroutine is starting holds all descriptors until its exec.
+func (h *host) pingUntilGone() {
+	for i := 0; ; i++ {
+		h.in.WriteString(request(i, "ping", "{}") + "\n")
+		select {
+		case <-h.exited:
+			return
+		case <-time.After(5 * time.Millisecond):
+		}
+		if i > 2000 {
+			return // gone() complains
+		}
+	}
 }
 
 // processesOf lists the live processes that were started with a home.
