@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -92,7 +93,9 @@ func (b *Broker) status() wire.Status {
 		st.State = "locked"
 	}
 	st.Ledger = "ok"
-	if b.Ledger.Healthy() != nil {
+	if err := b.Ledger.Healthy(); errors.Is(err, ledger.ErrTampered) {
+		st.Ledger = "was changed by another program: nothing is executed; look at: yett audit verify --rows"
+	} else if err != nil {
 		st.Ledger = "cannot be written: nothing is executed until it can"
 	}
 	return st

@@ -2,8 +2,10 @@ package broker
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/yett-broker/yett/internal/access"
 	"github.com/yett-broker/yett/internal/ledger"
@@ -12,6 +14,9 @@ import (
 	"github.com/yett-broker/yett/internal/vault"
 	"github.com/yett-broker/yett/internal/wire"
 )
+
+// ledgerCheckTime bounds the check of the ledger at unlocking.
+const ledgerCheckTime = 30 * time.Second
 
 // errEnough ends the reading of rows.
 var errEnough = errors.New("enough")
@@ -49,8 +54,21 @@ func (ch *channel) unlock(r wire.Unlock) (any, *wire.Error) {
 		b.Vault.Lock()
 		return nil, fail
 	}
+	ch.checkLedger(open.opener)
 	b.open = open
 	return wire.Empty{}, nil
+}
+
+// checkLedger compares the operations of earlier runs with their rows, which
+// takes the vault. Unlocking goes on whatever comes out, so that the rows can
+// be read; without a good result the ledger takes no new actions.
+func (ch *channel) checkLedger(o *ledger.Opener) {
+	ctx, cancel := context.WithTimeout(context.Background(), ledgerCheckTime)
+	defer cancel()
+	if err := ch.b.Ledger.CheckOperations(ctx, o); err != nil {
+		ch.b.Log.Error("checking the ledger: no action is taken", "error", err)
+		ch.row("ledger.refused", nil, map[string]any{"error": err.Error()})
+	}
 }
 
 // openState makes what exists only while unlocked.

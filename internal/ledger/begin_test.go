@@ -158,6 +158,9 @@ func TestBudgetIsCountedBeforeTheAction(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
+	if err := l.CheckOperations(t.Context(), in.opener(t)); err != nil {
+		t.Fatal(err)
+	}
 	budget := &Budget{Max: 10, Window: time.Hour}
 	begin := func(key string) error {
 		op := newOperation()

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 )
 
@@ -14,12 +15,11 @@ import (
 type statements struct {
 	all []*sql.Stmt
 
-	begin, commit, rollback      *sql.Stmt
-	insertEpoch, insertRow       *sql.Stmt
-	insertOp, startOp, settleOp  *sql.Stmt
-	markOp, resolveOp            *sql.Stmt
-	operation, equals, keyHolder *sql.Stmt
-	spent, left                  *sql.Stmt
+	begin, commit, rollback              *sql.Stmt
+	insertEpoch, confirmEpoch, insertRow *sql.Stmt
+	putOp                                *sql.Stmt
+	operation, unresolved, keyHolder     *sql.Stmt
+	spent                                *sql.Stmt
 }
 
 func (s *statements) prepare(ctx context.Context, c *sql.Conn) error {
@@ -32,16 +32,14 @@ func (s *statements) prepare(ctx context.Context, c *sql.Conn) error {
 		{&s.rollback, "ROLLBACK"},
 		{&s.insertEpoch, "INSERT INTO epochs(id, recipient, enc, sealed) VALUES(?,?,?,?)"},
 		{&s.insertRow, "INSERT INTO rows(n, epoch, sealed, leaf) VALUES(?,?,?,?)"},
-		{&s.insertOp, "INSERT INTO operations(" + operationColumns + ", began) VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?)"},
-		{&s.startOp, "UPDATE operations SET state='executing', intent=?, last_row=?, began=? WHERE id=?"},
-		{&s.settleOp, "UPDATE operations SET state=?, code=?, last_row=? WHERE id=?"},
-		{&s.markOp, "UPDATE operations SET resolved=? WHERE id=?"},
-		{&s.resolveOp, "UPDATE operations SET resolved=?, last_row=? WHERE id=?"},
+		{&s.confirmEpoch, "UPDATE epochs SET confirmed=? WHERE id=? AND recipient=?"},
+		// Whole: whatever somebody did to the operation meanwhile, its next
+		// change leaves what this run knows.
+		{&s.putOp, "INSERT OR REPLACE INTO operations(" + operationColumns + ") VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?)"},
 		{&s.operation, selectOperation + "WHERE id=?"},
-		{&s.equals, selectUnresolved},
-		{&s.keyHolder, "SELECT id FROM operations WHERE idem=? AND idem IS NOT NULL"},
+		{&s.unresolved, selectUnresolved},
+		{&s.keyHolder, selectKeyHolder},
 		{&s.spent, "SELECT count(*) FROM (SELECT 1 FROM operations WHERE budget_key=? AND began>? AND budget_key IS NOT NULL AND began > 0 LIMIT ?)"},
-		{&s.left, selectOperation + "WHERE state IN ('queued','executing') AND " + isOpen},
 	} {
 		var err error
 		if *p.stmt, err = c.PrepareContext(ctx, p.text); err != nil {
@@ -66,6 +64,8 @@ type batch struct {
 	now time.Time
 	n   int64 // number of the next row
 	err error
+
+	undo []func() // takes back what known was told
 }
 
 // exec runs a statement that changes something.
@@ -88,11 +88,47 @@ func (b *batch) scan(s *sql.Stmt, args []any, dest ...any) bool {
 	return err == nil
 }
 
-// append seals a row, links it and returns its number.
-func (b *batch) append(plain []byte) int64 {
+// read asks the file for operations.
+func (b *batch) read(s *sql.Stmt, args ...any) []columns {
+	if b.err != nil {
+		return nil
+	}
+	list, err := scanOperations(s.Query(args...))
+	b.err = err
+	return list
+}
+
+// transition is one change of an operation; was is nil for a new one.
+type transition struct{ was, is *columns }
+
+// append writes a row and the changes that it tells of, and returns its
+// number, which b.n was before.
+func (b *batch) append(plain []byte, changes ...transition) int64 {
 	n := b.n
 	b.n++
-	sealed := b.w.epoch.seal(n, plain)
+	if b.err != nil {
+		return n
+	}
+	known := b.w.known
+	var e effect
+	for _, t := range changes {
+		c := change{Is: t.is.encode()}
+		if t.was != nil {
+			c.Was = t.was.encode()
+		}
+		e.Operations = append(e.Operations, c)
+		known.replace(t.was, t.is)
+		b.undo = append(b.undo, func() { known.replace(t.is, t.was) })
+		b.exec(b.w.stmt.putOp, t.is.args()...)
+	}
+	sum := known.table.sum()
+	e.Table = sum[:]
+	whole, err := e.join(plain)
+	if err != nil {
+		b.err = err
+		return n
+	}
+	sealed := b.w.epoch.seal(n, whole)
 	leaf := leafHash(n, b.w.epoch.id, sealed)
 	b.exec(b.w.stmt.insertRow, n, b.w.epoch.id, sealed, leaf[:])
 	return n
@@ -154,6 +190,9 @@ func (w *writer) transaction(jobs []*job, lost int64) (results []error, err erro
 		// valid sums: after a crash they can come back, as an intent that
 		// nobody acted on. That reads as indeterminate, the safe side.
 		_, _ = w.stmt.rollback.Exec() // fails only if SQLite already did it
+		for _, undo := range slices.Backward(b.undo) {
+			undo()
+		}
 		return nil, b.err
 	}
 	w.commits.Add(1)
@@ -165,7 +204,7 @@ func (w *writer) transaction(jobs []*job, lost int64) (results []error, err erro
 // resumed is the row that tells of a time in which nothing could be written.
 func (w *writer) resumed(kept int, lost int64) []byte {
 	outcome, _ := json.Marshal(map[string]int64{"written_late": int64(kept), "lost": lost})
-	return w.l.encodeAnyway(Row{Kind: "ledger_resumed", Outcome: outcome}, "")
+	return w.l.encodeAnyway(Row{Kind: "ledger_resumed", Outcome: outcome})
 }
 
 // failed tells every caller and keeps the jobs that tell what has happened.

@@ -28,7 +28,7 @@ const isOpen = "(state IN ('queued','executing') OR (state='indeterminate' AND u
 // schema is format version 1. Verify and Open compare the file's own schema
 // with it, so an index or a trigger that somebody added is noticed.
 var schema = []struct{ name, sql string }{
-	{"epochs", `CREATE TABLE epochs(id INTEGER NOT NULL, recipient BLOB NOT NULL, enc BLOB NOT NULL, sealed BLOB NOT NULL, PRIMARY KEY(id, recipient)) STRICT, WITHOUT ROWID`},
+	{"epochs", `CREATE TABLE epochs(id INTEGER NOT NULL, recipient BLOB NOT NULL, enc BLOB NOT NULL, sealed BLOB NOT NULL, confirmed BLOB, PRIMARY KEY(id, recipient)) STRICT, WITHOUT ROWID`},
 	{"rows", `CREATE TABLE rows(n INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, sealed BLOB NOT NULL, leaf BLOB NOT NULL) STRICT`},
 	{"operations", `CREATE TABLE operations(id TEXT PRIMARY KEY, state TEXT NOT NULL, code TEXT NOT NULL, session TEXT NOT NULL, caller TEXT NOT NULL, digest BLOB NOT NULL, idem BLOB, unsafe INTEGER NOT NULL, intent INTEGER NOT NULL, last_row INTEGER NOT NULL, resolved INTEGER NOT NULL, budget_key BLOB, began INTEGER NOT NULL, at INTEGER NOT NULL) STRICT, WITHOUT ROWID`},
 	{"operations_open", `CREATE INDEX operations_open ON operations(digest) WHERE ` + isOpen},

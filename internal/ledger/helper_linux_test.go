@@ -38,9 +38,16 @@ func TestMain(m *testing.M) {
 	}
 	signal.Ignore(syscall.SIGXFSZ)
 	open := func() *Ledger {
-		var public []byte
-		fmt.Sscanf(os.Args[2], "%x", &public)
+		var private, public []byte
+		fmt.Sscanf(os.Args[2], "%x", &private)
+		fmt.Sscanf(os.Args[3], "%x", &public)
 		l, err := Open(os.Args[1], Options{AuditPublicKey: public})
+		if err == nil {
+			var o *Opener
+			if o, err = NewOpener(private); err == nil {
+				err = l.CheckOperations(background, o)
+			}
+		}
 		if err != nil {
 			fmt.Println("error:", err)
 			os.Exit(3)
@@ -62,7 +69,7 @@ type process struct {
 }
 
 func (in installation) command(part string) *exec.Cmd {
-	cmd := exec.Command("/proc/self/exe", in.dir, fmt.Sprintf("%x", in.public))
+	cmd := exec.Command("/proc/self/exe", in.dir, fmt.Sprintf("%x", in.private), fmt.Sprintf("%x", in.public))
 	cmd.Env = append(os.Environ(), partVariable+"="+part)
 	return cmd
 }

@@ -64,6 +64,13 @@ var ErrFormat = errors.New("unknown ledger format")
 // not be made durable. After it nothing of the refused call has happened.
 var ErrUnavailable = errors.New("the ledger cannot be written")
 
+// ErrTampered is wrapped by errors about operations that somebody else changed
+// in the file. The ledger then takes no new actions until it is opened again.
+var ErrTampered = errors.New("ledger.db was changed by something else than the broker")
+
+// errUnchecked refuses what relies on operations of earlier runs.
+var errUnchecked = fmt.Errorf("%w: the operations of earlier runs have not been checked", ErrUnavailable)
+
 // ErrBudget is returned by Begin when the budget's window is full.
 var ErrBudget = errors.New("the budget is spent")
 
@@ -157,6 +164,11 @@ type Ledger struct {
 	closing  sync.Once
 	closeErr error
 	entries  atomic.Int64 // committed rows
+
+	foundRows  int64     // rows of earlier runs
+	foundTable tableHash // of the operations that they left
+	checking   sync.Mutex
+	checked    atomic.Bool // CheckOperations found them as they were left
 }
 
 // Open opens the ledger in dir, or makes it, and settles what the last
@@ -202,6 +214,7 @@ func openLedger(dir string, o Options) (_ *Ledger, err error) {
 	if l.w, err = newWriter(l, recipient); err != nil {
 		return nil, err
 	}
+	l.foundRows, l.foundTable = l.entries.Load(), l.w.known.table
 	go l.w.loop()
 	if err = l.recover(); err != nil {
 		err = errors.Join(fmt.Errorf("recovering: %w", err), l.w.stop())
@@ -255,7 +268,7 @@ func (l *Ledger) Commits() int64 { return l.w.commits.Load() }
 // Append writes one row; it is durable on return. A cancelled ctx returns
 // only while nothing was written.
 func (l *Ledger) Append(ctx context.Context, r Row) (int64, error) {
-	plain, err := l.encode(r, "")
+	plain, err := l.encode(r)
 	if err != nil {
 		return 0, err
 	}
@@ -273,7 +286,7 @@ func (l *Ledger) Append(ctx context.Context, r Row) (int64, error) {
 // AppendSoon hands a row to the next commit, at most 10 ms away. If that
 // fails the ledger is unhealthy and keeps the row for the next try.
 func (l *Ledger) AppendSoon(r Row) {
-	plain := l.encodeAnyway(r, "")
+	plain := l.encodeAnyway(r)
 	l.w.soon(func(b *batch) error {
 		b.append(plain)
 		return nil
@@ -281,7 +294,8 @@ func (l *Ledger) AppendSoon(r Row) {
 }
 
 // Healthy is nil, or an error wrapping ErrUnavailable from the moment that an
-// outcome could not be written until it has been.
+// outcome could not be written until it has been. It wraps ErrTampered from
+// the moment that operations in the file were found changed.
 func (l *Ledger) Healthy() error { return l.w.healthy() }
 
 // Probe tries now to write what a failed commit left, and reports whether the

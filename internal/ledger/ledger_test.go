@@ -28,13 +28,23 @@ func newInstallation(t testing.TB) installation {
 	return installation{filepath.Join(t.TempDir(), "yett"), private, public}
 }
 
-func (i installation) open(t testing.TB) *Ledger {
+// openLocked opens the ledger as a broker does before it is unlocked.
+func (i installation) openLocked(t testing.TB) *Ledger {
 	t.Helper()
 	l, err := Open(i.dir, Options{AuditPublicKey: i.public})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close() })
+	return l
+}
+
+func (i installation) open(t testing.TB) *Ledger {
+	t.Helper()
+	l := i.openLocked(t)
+	if err := l.CheckOperations(t.Context(), i.opener(t)); err != nil {
+		t.Fatal(err)
+	}
 	return l
 }
 

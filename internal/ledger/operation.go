@@ -41,23 +41,30 @@ func (l *Ledger) Refuse(ctx context.Context, op Operation, r Row) (int64, error)
 
 func (l *Ledger) open(ctx context.Context, op Operation, r Row, state action.State) (int64, error) {
 	r.OperationID, r.SessionID = op.ID, op.Session
-	plain, err := l.encode(r, state)
+	plain, err := l.encode(r)
 	if err != nil {
 		return 0, err
 	}
 	if err := checkOperation(op, state); err != nil {
 		return 0, err
 	}
+	if !l.checked.Load() {
+		return 0, fmt.Errorf("recording operation %s: %w", op.ID, errUnchecked)
+	}
 	var n int64
 	err = l.w.do(ctx, func(b *batch) error {
 		if old, ok := b.operation(op.ID); ok {
-			return fmt.Errorf("%w: operation %s exists and is %s", ErrTransition, op.ID, old.State)
+			return fmt.Errorf("%w: operation %s exists and is %s", ErrTransition, op.ID, old.state)
 		}
-		if err := b.checkKey(op); err != nil {
+		err := b.checkKey(op)
+		if doubt := b.w.doubted(); doubt != nil && state != action.Denied {
+			err = doubt
+		}
+		if err != nil {
 			return err
 		}
-		n = b.append(plain)
-		b.insert(op, state, n, 0)
+		is := b.newOperation(op, state)
+		n = b.append(plain, transition{nil, &is})
 		return nil
 	})
 	if err != nil {
@@ -72,7 +79,7 @@ func (l *Ledger) open(ctx context.Context, op Operation, r Row, state action.Sta
 // idempotency key and at the budget is one critical section with the write.
 func (l *Ledger) Begin(ctx context.Context, op Operation, r Row, budget *Budget) (intent int64, err error) {
 	r.OperationID, r.SessionID = op.ID, op.Session
-	plain, err := l.encode(r, action.Executing)
+	plain, err := l.encode(r)
 	if err != nil {
 		return 0, err
 	}
@@ -82,7 +89,7 @@ func (l *Ledger) Begin(ctx context.Context, op Operation, r Row, budget *Budget)
 	if budget != nil && len(op.BudgetKey) == 0 {
 		return 0, fmt.Errorf("operation %s has a budget and no budget key", op.ID)
 	}
-	if err := l.Healthy(); err != nil { // an outcome waits: take no new ones
+	if err := l.ready(); err != nil {
 		return 0, fmt.Errorf("recording intent of operation %s: %w", op.ID, err)
 	}
 	err = l.w.do(ctx, func(b *batch) error {
@@ -96,58 +103,89 @@ func (l *Ledger) Begin(ctx context.Context, op Operation, r Row, budget *Budget)
 	return intent, nil
 }
 
+// ready is nil when new actions may be taken: the operations of earlier runs
+// have been checked, nobody changed them since, and no outcome waits.
+func (l *Ledger) ready() error {
+	if err := l.Healthy(); err != nil {
+		return err
+	}
+	if !l.checked.Load() {
+		return errUnchecked
+	}
+	return nil
+}
+
 func (b *batch) begin(op Operation, plain []byte, budget *Budget) (int64, error) {
-	old, queued := b.operation(op.ID)
-	if err := checkTransition(op.ID, old.State, action.Executing); err != nil {
-		return 0, err
+	old, repeated, err := b.admit(op, budget)
+	if doubt := b.w.doubted(); doubt != nil { // found just now, or by whoever shares the commit
+		err = doubt
 	}
-	if queued && (!bytes.Equal(old.Digest, op.Digest) || old.Session != op.Session) {
-		return 0, fmt.Errorf("%w: operation %s was queued for another action or session", ErrTransition, op.ID)
-	}
-	if err := b.checkKey(op); err != nil {
-		return 0, err
-	}
-	repeated, err := b.checkEquals(op)
 	if err != nil {
 		return 0, err
 	}
-	if err := b.checkBudget(op, budget); err != nil {
-		return 0, err
+	is := b.newOperation(op, action.Executing)
+	if old != nil {
+		is = *old
+		is.state, is.intent, is.lastRow = string(action.Executing), b.n, b.n
 	}
-	n := b.append(plain)
-	for _, id := range repeated { // its row is the intent of the repetition
-		b.exec(b.w.stmt.markOp, n, id)
+	is.began = b.now.UnixNano()
+	changes := []transition{{old, &is}}
+	for _, was := range repeated { // the row that resolves it is the intent of the repetition
+		resolved := was
+		resolved.resolved = b.n
+		changes = append(changes, transition{&was, &resolved})
 	}
-	if queued {
-		b.exec(b.w.stmt.startOp, n, n, b.now.UnixNano(), op.ID)
-	} else {
-		b.insert(op, action.Executing, n, b.now.UnixNano())
+	return b.append(plain, changes...), nil
+}
+
+// admit makes every check of an intent; it changes nothing. old is the
+// operation if it was queued.
+func (b *batch) admit(op Operation, budget *Budget) (old *columns, repeated []columns, err error) {
+	if c, ok := b.operation(op.ID); ok {
+		old = &c
+		if err := checkTransition(op.ID, action.State(c.state), action.Executing); err != nil {
+			return nil, nil, err
+		}
+		if !bytes.Equal(c.digest, op.Digest) || c.session != op.Session {
+			return nil, nil, fmt.Errorf("%w: operation %s was queued for another action or session", ErrTransition, op.ID)
+		}
 	}
-	return n, nil
+	if err := b.checkKey(op); err != nil {
+		return nil, nil, err
+	}
+	if repeated, err = b.checkEquals(op); err != nil {
+		return nil, nil, err
+	}
+	return old, repeated, b.checkBudget(op, budget)
 }
 
 // checkKey refuses an idempotency key that another operation has.
 func (b *batch) checkKey(op Operation) error {
-	var id string
-	if len(op.Idempotency) > 0 && b.scan(b.w.stmt.keyHolder, []any{op.Idempotency}, &id) && id != op.ID {
-		return ErrKeyUsed{id}
+	if len(op.Idempotency) == 0 {
+		return nil
+	}
+	found := b.read(b.w.stmt.keyHolder, op.Idempotency)
+	b.agreed(b.w.known.checkKey(op.Idempotency, found))
+	if len(found) > 0 && found[0].id != op.ID {
+		return ErrKeyUsed{found[0].id}
 	}
 	return nil
 }
 
 // checkEquals refuses op while an equal one is executing or indeterminate. An
 // approved repetition passes the indeterminate ones, which it returns.
-func (b *batch) checkEquals(op Operation) (repeated []string, err error) {
+func (b *batch) checkEquals(op Operation) (repeated []columns, err error) {
 	if !op.Unsafe {
 		return nil, nil
 	}
-	for _, e := range b.unresolved(op.Digest) {
+	b.agreed(b.w.known.checkEqual(op.Digest, b.read(b.w.stmt.unresolved, op.Digest)))
+	for _, e := range b.w.known.holding(op.Digest) {
 		switch {
-		case e.ID == op.ID:
-		case op.Repeat && e.State == action.Indeterminate && (op.RepeatOf == "" || op.RepeatOf == e.ID):
-			repeated = append(repeated, e.ID)
+		case e.id == op.ID:
+		case op.Repeat && e.state == string(action.Indeterminate) && (op.RepeatOf == "" || op.RepeatOf == e.id):
+			repeated = append(repeated, e)
 		default:
-			return nil, ErrUnresolved{e.ID}
+			return nil, ErrUnresolved{e.id}
 		}
 	}
 	return repeated, nil
@@ -159,9 +197,13 @@ func (b *batch) checkBudget(op Operation, budget *Budget) error {
 	if budget == nil {
 		return nil
 	}
-	spent := 0
 	since := b.now.Add(-budget.Window).UnixNano()
-	if b.scan(b.w.stmt.spent, []any{op.BudgetKey, since, budget.Max}, &spent) && spent >= budget.Max {
+	limit := max(budget.Max, 0)
+	spent, inFile := b.w.known.spent(op.BudgetKey, since), 0
+	if b.scan(b.w.stmt.spent, []any{op.BudgetKey, since, limit}, &inFile) && inFile != min(spent, limit) {
+		b.agreed(fmt.Errorf("%w: a budget has %d intents and not %d", ErrTampered, inFile, spent))
+	}
+	if spent >= budget.Max {
 		return ErrBudget
 	}
 	return nil
@@ -173,7 +215,7 @@ func (b *batch) checkBudget(op Operation, budget *Budget) error {
 // for the next try.
 func (l *Ledger) End(id string, state action.State, code string, r Row) <-chan error {
 	r.OperationID = id
-	plain := l.encodeAnyway(r, state)
+	plain := l.encodeAnyway(r)
 	return l.w.settle(func(b *batch) error {
 		return b.settle(id, action.Executing, state, code, plain)
 	})
@@ -182,7 +224,7 @@ func (l *Ledger) End(id string, state action.State, code string, r Row) <-chan e
 // Deny ends a queued operation.
 func (l *Ledger) Deny(ctx context.Context, id, code string, r Row) error {
 	r.OperationID = id
-	plain, err := l.encode(r, action.Denied)
+	plain, err := l.encode(r)
 	if err != nil {
 		return err
 	}
@@ -197,15 +239,16 @@ func (l *Ledger) Deny(ctx context.Context, id, code string, r Row) error {
 
 // settle moves an operation from one state to a final one.
 func (b *batch) settle(id string, from, to action.State, code string, plain []byte) error {
-	op, _ := b.operation(id)
-	if err := checkTransition(id, op.State, to); err != nil {
+	was, _ := b.operation(id)
+	if err := checkTransition(id, action.State(was.state), to); err != nil {
 		return err
 	}
-	if op.State != from {
-		return fmt.Errorf("%w: operation %s is %s, not %s", ErrTransition, id, op.State, from)
+	if was.state != string(from) {
+		return fmt.Errorf("%w: operation %s is %s, not %s", ErrTransition, id, was.state, from)
 	}
-	n := b.append(plain)
-	b.exec(b.w.stmt.settleOp, string(to), code, n, id)
+	is := was
+	is.state, is.code, is.lastRow = string(to), code, b.n
+	b.append(plain, transition{&was, &is})
 	return nil
 }
 
@@ -213,22 +256,29 @@ func (b *batch) settle(id string, from, to action.State, code string, plain []by
 // that equal ones may run again. The operation stays indeterminate.
 func (l *Ledger) Resolve(ctx context.Context, id string, r Row) error {
 	r.OperationID = id
-	plain, err := l.encode(r, stateResolved)
+	plain, err := l.encode(r)
 	if err != nil {
 		return err
 	}
+	if err := l.ready(); err != nil {
+		return fmt.Errorf("resolving operation %s: %w", id, err)
+	}
 	err = l.w.do(ctx, func(b *batch) error {
-		op, ok := b.operation(id)
+		was, ok := b.operation(id)
+		doubt := b.w.doubted()
 		switch {
+		case doubt != nil:
+			return doubt
 		case !ok:
 			return ErrNoOperation
-		case op.State != action.Indeterminate:
-			return fmt.Errorf("%w: it is %s, not indeterminate", ErrTransition, op.State)
-		case op.Resolved != 0:
+		case was.state != string(action.Indeterminate):
+			return fmt.Errorf("%w: it is %s, not indeterminate", ErrTransition, was.state)
+		case was.resolved != 0:
 			return fmt.Errorf("%w: it is resolved already", ErrTransition)
 		}
-		n := b.append(plain)
-		b.exec(b.w.stmt.resolveOp, n, n, id)
+		is := was
+		is.resolved, is.lastRow = b.n, b.n
+		b.append(plain, transition{&was, &is})
 		return nil
 	})
 	if err != nil {
@@ -237,44 +287,46 @@ func (l *Ledger) Resolve(ctx context.Context, id string, r Row) error {
 	return nil
 }
 
-// insert writes a new operation whose first row is n.
-func (b *batch) insert(op Operation, state action.State, n, began int64) {
+// newOperation is op as its first row, the next one, leaves it.
+func (b *batch) newOperation(op Operation, state action.State) columns {
 	created := op.CreatedAt
 	if created.IsZero() {
 		created = b.now
 	}
-	intent := int64(0)
+	c := columns{id: op.ID, state: string(state), code: op.Code, session: op.Session, caller: op.Caller,
+		digest: op.Digest, idem: op.Idempotency, lastRow: b.n, budgetKey: op.BudgetKey, at: created.UnixNano()}
+	if op.Unsafe {
+		c.unsafe = 1
+	}
 	if state == action.Executing {
-		intent = n
+		c.intent = b.n
 	}
-	b.exec(b.w.stmt.insertOp, op.ID, string(state), op.Code, op.Session, op.Caller, append([]byte{}, op.Digest...), optional(op.Idempotency),
-		op.Unsafe, intent, n, 0, optional(op.BudgetKey), created.UnixNano(), began)
+	return c
 }
 
-func (b *batch) operation(id string) (Operation, bool) {
+// operation looks one up, in the file and in what this run knows. Where they
+// differ the ledger becomes doubtful, and an operation that can still change
+// is as this run knows it: its outcome is recorded all the same.
+func (b *batch) operation(id string) (columns, bool) {
+	found := b.read(b.w.stmt.operation, id)
 	if b.err != nil {
-		return Operation{}, false
+		return columns{}, false
 	}
-	op, ok, err := one(b.w.stmt.operation.Query(id))
-	b.err = err
-	return op, ok
+	b.agreed(b.w.known.checkID(id, found))
+	if c, ok := b.w.known.open[id]; ok {
+		return c, true
+	}
+	if len(found) == 0 {
+		return columns{}, false
+	}
+	return found[0], true
 }
 
-func (b *batch) unresolved(digest []byte) []Operation {
-	if b.err != nil {
-		return nil
+// agreed notes a difference between the file and what this run knows.
+func (b *batch) agreed(err error) {
+	if err != nil && b.err == nil {
+		b.w.setDoubt(err)
 	}
-	ops, err := scanOperations(b.w.stmt.equals.Query(digest))
-	b.err = err
-	return ops
-}
-
-// optional is NULL for an absent digest.
-func optional(digest []byte) any {
-	if len(digest) == 0 {
-		return nil
-	}
-	return digest
 }
 
 // checkOperation refuses what the tables would refuse: there it would fail

@@ -195,7 +195,6 @@ func TestLookupsAreIndexed(t *testing.T) {
 		"SELECT id FROM operations WHERE digest=x'00' AND unsafe=1 AND state IN ('executing','indeterminate') AND resolved=0 AND " + isOpen: "SEARCH operations USING INDEX operations_open (digest=?)",
 		"SELECT id FROM operations WHERE idem=x'00' AND idem IS NOT NULL":                                                                   "SEARCH operations USING COVERING INDEX operations_idem (idem=?)",
 		"SELECT 1 FROM operations WHERE budget_key=x'00' AND began>1 AND budget_key IS NOT NULL AND began > 0":                              "SEARCH operations USING COVERING INDEX operations_budget (budget_key=? AND began>?)",
-		selectOperation + "WHERE state IN ('queued','executing') AND " + isOpen:                                                             "SCAN operations USING INDEX operations_open",
 	} {
 		var id, parent, unused int
 		var detail string

@@ -2,24 +2,23 @@ package ledger
 
 import (
 	"context"
-	"crypto/cipher"
+	"crypto/hmac"
 	"database/sql"
 	"errors"
 	"fmt"
-
-	"github.com/yett-broker/yett/internal/action"
 )
 
 const (
-	operationColumns = "id, state, code, session, caller, digest, idem, unsafe, intent, last_row, resolved, budget_key, at"
-	selectOperation  = "SELECT " + operationColumns + " FROM operations "
+	selectOperation = "SELECT " + operationColumns + " FROM operations "
+	selectKeyHolder = selectOperation + "WHERE idem=? AND idem IS NOT NULL"
 	// selectUnresolved finds what an equal unsafe operation has to wait for.
 	selectUnresolved = selectOperation + "WHERE digest=? AND unsafe=1 AND state IN ('executing','indeterminate') AND resolved=0 AND " + isOpen + " ORDER BY at"
 )
 
 // lookups are prepared on the reading connections.
 type lookups struct {
-	operation, unresolved, keyHolder, rows, epoch *sql.Stmt
+	operation, unresolved, keyHolder *sql.Stmt
+	rows, rowsBack, epoch            *sql.Stmt
 }
 
 func (s *lookups) prepare(db *sql.DB) error {
@@ -29,8 +28,9 @@ func (s *lookups) prepare(db *sql.DB) error {
 	}{
 		{&s.operation, selectOperation + "WHERE id=?"},
 		{&s.unresolved, selectUnresolved},
-		{&s.keyHolder, selectOperation + "WHERE idem=? AND idem IS NOT NULL"},
+		{&s.keyHolder, selectKeyHolder},
 		{&s.rows, "SELECT n, epoch, sealed FROM rows WHERE n>=? ORDER BY n LIMIT ?"},
+		{&s.rowsBack, selectRowsBack},
 		{&s.epoch, selectEpoch},
 	} {
 		var err error
@@ -43,29 +43,45 @@ func (s *lookups) prepare(db *sql.DB) error {
 
 // Operation looks up one operation.
 func (l *Ledger) Operation(id string) (Operation, bool, error) {
-	return l.find(l.lookup.operation, id)
+	return l.find(l.lookup.operation, l.w.stmt.operation, id, func(found []columns) error { return l.w.known.checkID(id, found) })
 }
 
 // Unresolved finds an unsafe operation with this digest that is executing, or
 // indeterminate and not resolved.
 func (l *Ledger) Unresolved(digest []byte) (Operation, bool, error) {
-	return l.find(l.lookup.unresolved, digest)
+	return l.find(l.lookup.unresolved, l.w.stmt.unresolved, digest, func(found []columns) error { return l.w.known.checkEqual(digest, found) })
 }
 
 // ByIdempotency finds the operation that has an idempotency key.
 func (l *Ledger) ByIdempotency(idem []byte) (Operation, bool, error) {
-	return l.find(l.lookup.keyHolder, idem)
+	return l.find(l.lookup.keyHolder, l.w.stmt.keyHolder, idem, func(found []columns) error { return l.w.known.checkKey(idem, found) })
 }
 
-func (l *Ledger) find(s *sql.Stmt, key any) (Operation, bool, error) {
+// find asks the file, beside the writer. Where the answer is not what this
+// run knows, a commit may have come between, so the writer asks again.
+func (l *Ledger) find(read, write *sql.Stmt, key any, agrees func([]columns) error) (Operation, bool, error) {
 	if err := l.settled(); err != nil {
 		return Operation{}, false, fmt.Errorf("looking up operation: %w", err)
 	}
-	op, ok, err := one(s.Query(key))
+	found, err := scanOperations(read.Query(key))
 	if err != nil {
 		return Operation{}, false, fmt.Errorf("looking up operation: %w", explain(err))
 	}
-	return op, ok, nil
+	if agrees(found) != nil {
+		err = l.w.do(context.Background(), func(b *batch) error {
+			found = b.read(write, key)
+			err := agrees(found)
+			b.agreed(err)
+			return err
+		})
+		if err != nil {
+			return Operation{}, false, fmt.Errorf("looking up operation: %w", err)
+		}
+	}
+	if len(found) == 0 {
+		return Operation{}, false, nil
+	}
+	return found[0].operation(), true, nil
 }
 
 // settled brings handed-over outcomes to disk before a lookup, so that nobody
@@ -75,34 +91,6 @@ func (l *Ledger) settled() error {
 		return nil
 	}
 	return l.w.do(context.Background(), func(*batch) error { return nil })
-}
-
-func one(rows *sql.Rows, err error) (Operation, bool, error) {
-	ops, err := scanOperations(rows, err)
-	if len(ops) == 0 {
-		return Operation{}, false, err
-	}
-	return ops[0], true, err
-}
-
-func scanOperations(rows *sql.Rows, err error) ([]Operation, error) {
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var ops []Operation
-	for rows.Next() {
-		var op Operation
-		var state string
-		var at int64
-		if err := rows.Scan(&op.ID, &state, &op.Code, &op.Session, &op.Caller, &op.Digest, &op.Idempotency,
-			&op.Unsafe, &op.Intent, &op.LastRow, &op.Resolved, &op.BudgetKey, &at); err != nil {
-			return nil, err
-		}
-		op.State, op.CreatedAt = action.State(state), fromNanos(at)
-		ops = append(ops, op)
-	}
-	return ops, rows.Err()
 }
 
 // rowsAtOnce bounds a read transaction: a slow reader must not keep the
@@ -149,7 +137,10 @@ type sealedRow struct {
 }
 
 func (l *Ledger) sealedRows(ctx context.Context, from int64) ([]sealedRow, error) {
-	rows, err := l.lookup.rows.QueryContext(ctx, from, rowsAtOnce)
+	return scanSealed(l.lookup.rows.QueryContext(ctx, from, rowsAtOnce))
+}
+
+func scanSealed(rows *sql.Rows, err error) ([]sealedRow, error) {
 	if err != nil {
 		return nil, err
 	}
@@ -165,43 +156,64 @@ func (l *Ledger) sealedRows(ctx context.Context, from int64) ([]sealedRow, error
 	return list, rows.Err()
 }
 
-const selectEpoch = "SELECT enc, sealed FROM epochs WHERE id=? AND recipient=?"
+const (
+	selectEpoch    = "SELECT enc, sealed, confirmed FROM epochs WHERE id=? AND recipient=?"
+	selectRowsBack = "SELECT n, epoch, sealed FROM rows WHERE n<=? ORDER BY n DESC LIMIT ?"
+)
 
-// keyring opens rows; it remembers the key of the epoch that it is in.
+// keyring opens rows; it remembers the epoch that it is in.
 type keyring struct {
 	opener *Opener
 	epoch  *sql.Stmt
 	id     int64
-	key    cipher.AEAD
+	in     keyedEpoch
 	err    error
 }
 
-func (k *keyring) open(ctx context.Context, s sealedRow) (Row, action.State, error) {
-	if k.id != s.epoch {
-		k.id = s.epoch
-		k.key, k.err = k.load(ctx, s.epoch)
-	}
-	if k.err != nil {
-		return Row{}, "", k.err
-	}
-	plain, err := openRow(k.key, s.n, s.epoch, s.sealed)
+// keyedEpoch is an epoch with what the vault said of it.
+type keyedEpoch struct {
+	openedEpoch
+	confirmed bool // its beginning was checked with the audit key
+}
+
+func (k *keyring) open(ctx context.Context, s sealedRow) (Row, effect, error) {
+	in, err := k.at(ctx, s.epoch)
 	if err != nil {
-		return Row{}, "", err
+		return Row{}, effect{}, err
+	}
+	plain, err := openRow(in.rows, s.n, s.epoch, s.sealed)
+	if err != nil {
+		return Row{}, effect{}, err
 	}
 	return decode(s.n, plain)
 }
 
-func (k *keyring) load(ctx context.Context, id int64) (cipher.AEAD, error) {
-	if k.opener == nil {
-		return nil, errors.New("rows open only with the audit key")
+func (k *keyring) at(ctx context.Context, id int64) (keyedEpoch, error) {
+	if k.id != id {
+		k.id = id
+		k.in, k.err = k.load(ctx, id)
 	}
-	var enc, sealed []byte
-	err := k.epoch.QueryRowContext(ctx, id, k.opener.recipient).Scan(&enc, &sealed)
+	return k.in, k.err
+}
+
+func (k *keyring) load(ctx context.Context, id int64) (keyedEpoch, error) {
+	if k.opener == nil {
+		return keyedEpoch{}, errors.New("rows open only with the audit key")
+	}
+	var enc, sealed, confirmed []byte
+	err := k.epoch.QueryRowContext(ctx, id, k.opener.recipient).Scan(&enc, &sealed, &confirmed)
 	if errors.Is(err, sql.ErrNoRows) {
-		return nil, fmt.Errorf("epoch %d has no key for this audit key", id)
+		return keyedEpoch{}, fmt.Errorf("epoch %d has no key for this audit key", id)
 	}
 	if err != nil {
-		return nil, err
+		return keyedEpoch{}, err
 	}
-	return k.opener.epoch(id, enc, sealed)
+	opened, err := k.opener.epoch(id, enc, sealed)
+	if err != nil {
+		return keyedEpoch{}, err
+	}
+	if len(confirmed) > 0 && !hmac.Equal(confirmed, k.opener.confirmation(id, enc, sealed)) {
+		return keyedEpoch{}, fmt.Errorf("epoch %d: its confirmation is false", id)
+	}
+	return keyedEpoch{opened, len(confirmed) > 0}, nil
 }

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/yett-broker/yett/internal/action"
@@ -20,26 +21,20 @@ func (l *Ledger) recover() error {
 	err := l.w.do(ctx, func(b *batch) error {
 		e := b.w.epoch
 		b.exec(b.w.stmt.insertEpoch, e.id, e.recipient, e.enc, e.sealed)
-		if b.err != nil {
-			return nil
-		}
-		ops, err := scanOperations(b.w.stmt.left.Query())
-		if err != nil {
-			b.err = err
-			return nil
-		}
-		for _, op := range ops {
+		for _, op := range b.w.known.left() {
 			kind, to := "recovered", action.Indeterminate
-			if op.State == action.Queued {
+			if op.state == string(action.Queued) {
 				kind, to = "denied", action.Denied
 				denied++
 			} else {
 				indeterminate++
 			}
 			outcome, _ := json.Marshal(map[string]string{"state": string(to), "code": codeRestarted})
-			plain := l.encodeAnyway(Row{Kind: kind, SessionID: op.Session, OperationID: op.ID, Outcome: outcome}, to)
-			if err := b.settle(op.ID, op.State, to, codeRestarted, plain); err != nil {
-				b.err = err
+			plain := l.encodeAnyway(Row{Kind: kind, SessionID: op.session, OperationID: op.id, Outcome: outcome})
+			if err := b.settle(op.id, action.State(op.state), to, codeRestarted, plain); err != nil {
+				if b.err == nil { // never a part of it
+					b.err = err
+				}
 				return nil
 			}
 		}
@@ -47,4 +42,28 @@ func (l *Ledger) recover() error {
 	})
 	l.recoveredIndeterminate, l.recoveredDenied = indeterminate, denied
 	return err
+}
+
+// undone takes a change of recovery back. Any other change is an error.
+func undone(c change, row int64) (was, is columns, err error) {
+	if was, err = parseColumns(c.Was); err != nil {
+		return was, is, err
+	}
+	if is, err = parseColumns(c.Is); err != nil {
+		return was, is, err
+	}
+	want := was
+	want.code, want.lastRow = codeRestarted, row
+	switch action.State(was.state) {
+	case action.Queued:
+		want.state = string(action.Denied)
+	case action.Executing:
+		want.state = string(action.Indeterminate)
+	default:
+		return was, is, errors.New("it was settled already")
+	}
+	if differ := is.differences(&want); len(differ) > 0 {
+		return was, is, errors.New(differ[0])
+	}
+	return was, is, nil
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/yett-broker/yett/internal/action"
 	"golang.org/x/mod/sumdb/tlog"
 )
 
@@ -18,11 +17,7 @@ const (
 	maxRow = 8 << 20
 )
 
-// stateResolved stands in the row by which a person resolved an operation; the
-// operation stays indeterminate.
-const stateResolved action.State = "resolved"
-
-// plainRow is what is sealed: a Row without its number, which the seal binds.
+// plainRow is a Row without its number, which the seal binds.
 type plainRow struct {
 	At          time.Time       `json:"at"`
 	Kind        string          `json:"kind"`
@@ -33,21 +28,43 @@ type plainRow struct {
 	Granted     json.RawMessage `json:"granted"`
 	Request     json.RawMessage `json:"request"`
 	Outcome     json.RawMessage `json:"outcome"`
+}
 
-	// State is the state that the row put its operation in, or
-	// stateResolved.
-	State action.State `json:"operation_state,omitempty"`
+// effect is what the writer adds to the plaintext of a row: the operations
+// that the row makes or changes, and the hash of all operations after it.
+type effect struct {
+	Operations []change `json:"operations,omitempty"`
+	Table      []byte   `json:"operations_hash"`
+}
+
+// change is one operation in its canonical form, before (absent if the row
+// makes it) and after.
+type change struct {
+	Was []byte `json:"was,omitempty"`
+	Is  []byte `json:"is"`
+}
+
+// join puts the effect into the object that encode made.
+func (e effect) join(plain []byte) ([]byte, error) {
+	more, err := json.Marshal(e)
+	if err != nil {
+		return nil, fmt.Errorf("encoding effect: %w", err)
+	}
+	open := bytes.TrimSuffix(plain, []byte("}\n"))
+	whole := make([]byte, 0, len(open)+len(more)+1)
+	whole = append(append(whole, open...), ',')
+	return append(whole, more[1:]...), nil
 }
 
 // encode makes the plaintext of r. It runs in the caller's goroutine, so that
 // the writer only seals.
-func (l *Ledger) encode(r Row, s action.State) ([]byte, error) {
+func (l *Ledger) encode(r Row) ([]byte, error) {
 	if r.At.IsZero() {
 		r.At = l.now()
 	}
 	r.At = r.At.UTC().Round(0)
 	p := plainRow{r.At, r.Kind, r.SessionID, r.OperationID,
-		r.Verified, r.Claimed, r.Granted, r.Request, r.Outcome, s}
+		r.Verified, r.Claimed, r.Granted, r.Request, r.Outcome}
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false)
@@ -62,17 +79,17 @@ func (l *Ledger) encode(r Row, s action.State) ([]byte, error) {
 
 // encodeAnyway is encode for rows that must be written because what they tell
 // has happened: if the parts cannot be encoded the row says so instead.
-func (l *Ledger) encodeAnyway(r Row, s action.State) []byte {
-	plain, err := l.encode(r, s)
+func (l *Ledger) encodeAnyway(r Row) []byte {
+	plain, err := l.encode(r)
 	if err == nil {
 		return plain
 	}
 	note, _ := json.Marshal(map[string]string{"not_recorded": "the parts of this row could not be encoded"})
 	plain, err = l.encode(Row{At: r.At, Kind: capped(r.Kind), SessionID: capped(r.SessionID),
-		OperationID: capped(r.OperationID), Outcome: note}, s)
+		OperationID: capped(r.OperationID), Outcome: note})
 	if err != nil { // a year beyond 9999: the time is all that is left to give up
 		plain, _ = l.encode(Row{At: time.Unix(0, 0), Kind: capped(r.Kind), SessionID: capped(r.SessionID),
-			OperationID: capped(r.OperationID), Outcome: note}, s)
+			OperationID: capped(r.OperationID), Outcome: note})
 	}
 	return plain
 }
@@ -85,13 +102,16 @@ func capped(s string) string {
 	return s
 }
 
-// decode is the inverse of encode.
-func decode(n int64, plain []byte) (Row, action.State, error) {
-	var p plainRow
+// decode is the inverse of encode and join.
+func decode(n int64, plain []byte) (Row, effect, error) {
+	var p struct {
+		plainRow
+		effect
+	}
 	dec := json.NewDecoder(bytes.NewReader(plain))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&p); err != nil {
-		return Row{}, "", fmt.Errorf("decoding row %d: %w", n, err)
+		return Row{}, effect{}, fmt.Errorf("decoding row %d: %w", n, err)
 	}
 	r := Row{n, p.At, p.Kind, p.SessionID, p.OperationID,
 		p.Verified, p.Claimed, p.Granted, p.Request, p.Outcome}
@@ -100,7 +120,7 @@ func decode(n int64, plain []byte) (Row, action.State, error) {
 			*part = nil
 		}
 	}
-	return r, p.State, nil
+	return r, p.effect, nil
 }
 
 // rowAAD is what a row's seal binds besides its plaintext.

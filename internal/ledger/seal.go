@@ -4,6 +4,8 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/ecdh"
+	"crypto/hkdf"
+	"crypto/hmac"
 	"crypto/hpke"
 	"crypto/rand"
 	"crypto/sha256"
@@ -13,7 +15,10 @@ import (
 	"sync"
 )
 
-const epochInfo = "yett ledger epoch v1"
+const (
+	epochInfo   = "yett ledger epoch v1"
+	confirmInfo = "yett ledger confirmation v1"
+)
 
 func suite() (hpke.KEM, hpke.KDF, hpke.AEAD) {
 	return hpke.DHKEM(ecdh.X25519()), hpke.HKDFSHA256(), hpke.AES256GCM()
@@ -62,7 +67,9 @@ type epoch struct {
 	enc, sealed []byte
 }
 
-func newEpoch(id int64, to *recipient) (*epoch, error) {
+// newEpoch makes a row key and seals it together with found, the hash of the
+// operations that the run begins with.
+func newEpoch(id int64, to *recipient, found [32]byte) (*epoch, error) {
 	key := make([]byte, 32)
 	defer clear(key)
 	rand.Read(key)
@@ -75,7 +82,10 @@ func newEpoch(id int64, to *recipient) (*epoch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sealing epoch key: %w", err)
 	}
-	sealed, err := sender.Seal(epochAAD(id), key)
+	secret := append(make([]byte, 0, 64), key...)
+	defer clear(secret[:32])
+	secret = append(secret, found[:]...)
+	sealed, err := sender.Seal(epochAAD(id), secret)
 	if err != nil {
 		return nil, fmt.Errorf("sealing epoch key: %w", err)
 	}
@@ -101,9 +111,16 @@ func epochAAD(id int64) []byte { return binary.BigEndian.AppendUint64(nil, uint6
 type Opener struct {
 	recipient []byte
 	key       hpke.PrivateKey
+	confirms  []byte // key of confirmations
 
 	mu     sync.Mutex
-	epochs map[string]cipher.AEAD // by enc, which no two epochs share
+	epochs map[string]openedEpoch // by what was opened
+}
+
+// openedEpoch is what an epoch's seal holds.
+type openedEpoch struct {
+	rows  cipher.AEAD
+	found [32]byte // hash of the operations that the run began with
 }
 
 // NewOpener takes the X25519 private key; the caller still owns its bytes.
@@ -113,33 +130,53 @@ func NewOpener(auditPrivateKey []byte) (*Opener, error) {
 	if err != nil {
 		return nil, errors.New("reading audit private key: not an X25519 private key")
 	}
-	return &Opener{recipientID(key.PublicKey().Bytes()), key, sync.Mutex{}, map[string]cipher.AEAD{}}, nil
+	confirms, err := hkdf.Key(sha256.New, auditPrivateKey, nil, confirmInfo, 32)
+	if err != nil {
+		return nil, fmt.Errorf("deriving from audit private key: %w", err)
+	}
+	return &Opener{recipient: recipientID(key.PublicKey().Bytes()), key: key, confirms: confirms,
+		epochs: map[string]openedEpoch{}}, nil
 }
 
-// epoch opens one row key.
-func (o *Opener) epoch(id int64, enc, sealed []byte) (cipher.AEAD, error) {
+// confirmation is what only somebody with the audit private key can write
+// beside an epoch. It covers the sealed key and hash.
+func (o *Opener) confirmation(id int64, enc, sealed []byte) []byte {
+	h := hmac.New(sha256.New, o.confirms)
+	for _, part := range [][]byte{epochAAD(id), enc, sealed} {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		h.Write(part)
+	}
+	return h.Sum(nil)
+}
+
+// epoch opens what one epoch holds.
+func (o *Opener) epoch(id int64, enc, sealed []byte) (openedEpoch, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	cacheKey := fmt.Sprintf("%d %x %x", id, enc, sealed)
-	if a := o.epochs[cacheKey]; a != nil {
-		return a, nil
+	if e, ok := o.epochs[cacheKey]; ok {
+		return e, nil
 	}
 	_, kdf, aead := suite()
 	r, err := hpke.NewRecipient(enc, o.key, kdf, aead, []byte(epochInfo))
 	if err != nil {
-		return nil, fmt.Errorf("opening epoch %d: %w", id, err)
+		return openedEpoch{}, fmt.Errorf("opening epoch %d: %w", id, err)
 	}
-	key, err := r.Open(epochAAD(id), sealed)
+	secret, err := r.Open(epochAAD(id), sealed)
 	if err != nil {
-		return nil, fmt.Errorf("opening epoch %d: %w", id, err)
+		return openedEpoch{}, fmt.Errorf("opening epoch %d: %w", id, err)
 	}
-	defer clear(key)
-	a, err := rowAEAD(key)
-	if err != nil {
-		return nil, fmt.Errorf("opening epoch %d: %w", id, err)
+	defer clear(secret)
+	if len(secret) != 64 {
+		return openedEpoch{}, fmt.Errorf("opening epoch %d: it holds %d bytes", id, len(secret))
 	}
-	o.epochs[cacheKey] = a
-	return a, nil
+	var e openedEpoch
+	if e.rows, err = rowAEAD(secret[:32]); err != nil {
+		return openedEpoch{}, fmt.Errorf("opening epoch %d: %w", id, err)
+	}
+	copy(e.found[:], secret[32:])
+	o.epochs[cacheKey] = e
+	return e, nil
 }
 
 func openRow(a cipher.AEAD, n, epoch int64, sealed []byte) ([]byte, error) {

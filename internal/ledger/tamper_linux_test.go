@@ -152,7 +152,7 @@ func TestA03_TamperingIsReported(t *testing.T) {
 		"INSERT INTO rows SELECT n+1, epoch, sealed, leaf FROM rows ORDER BY n DESC LIMIT 1",
 		"DELETE FROM epochs",
 		"DELETE FROM epochs WHERE id=1",
-		"INSERT INTO epochs SELECT 9, recipient, enc, sealed FROM epochs WHERE id=1",
+		"INSERT INTO epochs SELECT 9, recipient, enc, sealed, confirmed FROM epochs WHERE id=1",
 		"UPDATE operations SET intent=0 WHERE id='op-completed'",
 		"UPDATE operations SET intent=99, last_row=100 WHERE id='op-completed'",
 		"UPDATE operations SET last_row=99 WHERE id='op-completed'",

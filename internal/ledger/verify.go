@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/yett-broker/yett/internal/action"
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
@@ -23,9 +22,12 @@ type Report struct {
 	Problems   []string `json:"problems"`
 }
 
-// Verify checks the ledger in dir: the numbering, every leaf hash, the state
-// of every operation, and with o that every row opens and agrees with the
-// state of its operation. It only reads, beside a running broker too.
+// Verify checks the ledger in dir: SQLite's structure, the schema, the
+// numbering, every leaf hash, and that each operation is in a possible state
+// and names rows that exist. With o it opens every row and compares every
+// column of every operation with the last row that tells of it, and what each
+// run found with what the one before left. It only reads, beside a running
+// broker too.
 // What is wrong with the ledger is in the report; an error means that it
 // could not be checked. progress may be nil.
 func Verify(ctx context.Context, dir string, o *Opener, progress func(done, total int64)) (Report, error) {
@@ -50,11 +52,9 @@ type verifier struct {
 
 	operation *sql.Stmt
 	tree      tree
-	unopened  bool // some row could not be opened
-
-	// Each operation's last change and intent have to be told by the rows
-	// that it names; counting both ways finds those that are not.
-	lastTold, intentsTold int64
+	table     tableHash
+	unopened  bool  // some row could not be opened
+	told      int64 // operations whose last row tells of them
 }
 
 func (v *verifier) problem(format string, args ...any) {
@@ -98,7 +98,7 @@ func (v *verifier) checkAll(ctx context.Context) error {
 	if v.keys.epoch, err = v.tx.PrepareContext(ctx, selectEpoch); err != nil {
 		return err
 	}
-	for _, check := range []func(context.Context) error{v.checkPages, v.checkEpochs, v.checkRows, v.checkOperations} {
+	for _, check := range []func(context.Context) error{v.checkPages, v.checkEpochs, v.checkRows, v.checkOperations, v.checkRuns} {
 		if err := check(ctx); err != nil {
 			return err
 		}
@@ -215,7 +215,7 @@ func (v *verifier) checkRow(ctx context.Context, s storedRow) error {
 		v.unopened = true
 		return nil
 	}
-	r, state, err := v.keys.open(ctx, s.sealedRow)
+	r, e, err := v.keys.open(ctx, s.sealedRow)
 	if err != nil {
 		if sqliteCode(err) != 0 || ctx.Err() != nil {
 			return err
@@ -224,44 +224,15 @@ func (v *verifier) checkRow(ctx context.Context, s storedRow) error {
 		v.problem("row %d: %v", s.n, err)
 		return nil
 	}
-	if state == "" {
-		return nil
-	}
-	return v.checkTold(ctx, r, state)
-}
-
-// checkTold compares what a row tells of an operation with the plain columns.
-func (v *verifier) checkTold(ctx context.Context, r Row, state action.State) error {
-	op, ok, err := one(v.operation.QueryContext(ctx, r.OperationID))
-	switch {
-	case err != nil:
-		return err
-	case !ok:
-		v.problem("row %d tells of operation %s, which is missing", r.N, r.OperationID)
-		return nil
-	case r.N > op.LastRow:
-		v.problem("row %d changed operation %s, which ends with row %d", r.N, op.ID, op.LastRow)
-	}
-	if state == action.Executing {
-		if op.Intent != r.N {
-			v.problem("row %d is the intent of operation %s, which names row %d", r.N, op.ID, op.Intent)
-		} else {
-			v.intentsTold++
+	for _, c := range e.Operations {
+		told, err := parseColumns(c.Is)
+		if err != nil {
+			v.problem("row %d: %v", s.n, err)
+			continue
 		}
-	}
-	if op.LastRow == r.N {
-		v.lastTold++
-		if want := toldState(op); state != want {
-			v.problem("operation %s is %s, but its row %d says %s", op.ID, want, r.N, state)
+		if err := v.checkTold(ctx, r.N, told); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-// toldState is what the last row of op has to say.
-func toldState(op Operation) action.State {
-	if op.Resolved != 0 && op.Resolved == op.LastRow {
-		return stateResolved
-	}
-	return op.State
 }

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/yett-broker/yett/internal/action"
 	"golang.org/x/mod/sumdb/tlog"
 )
 
@@ -255,9 +254,15 @@ func TestStoredLeavesAreTheTree(t *testing.T) {
 func FuzzDecodeRow(f *testing.F) {
 	l := &Ledger{}
 	seeds := [][]byte{[]byte(`{}`), []byte(`{"n":1}`), []byte(`{"at":"2026-01-02T03:04:05Z","kind":"x","verified":{"a":[1]}}`), []byte(`null`), []byte(`{"kind":1}`)}
-	plain, err := l.encode(Row{At: fromNanos(1), Kind: "intent", Request: json.RawMessage(`{"p":"<>"}`)}, action.Executing)
+	plain, err := l.encode(Row{At: fromNanos(1), Kind: "intent", Request: json.RawMessage(`{"p":"<>"}`)})
 	if err != nil {
 		f.Fatal(err)
+	}
+	if plain, err = (effect{Operations: []change{{Is: []byte("b")}, {[]byte("c"), []byte("d")}}, Table: []byte("e")}).join(plain); err != nil {
+		f.Fatal(err)
+	}
+	if _, e, err := decode(7, plain); err != nil || len(e.Operations) != 2 {
+		f.Fatalf("%s: %+v %v", plain, e, err)
 	}
 	if seeds = append(seeds, plain); len(seeds) < 6 {
 		f.Fatal("the corpus is empty")
@@ -266,17 +271,20 @@ func FuzzDecodeRow(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, plain []byte) {
-		r, s, err := decode(7, plain)
+		r, e, err := decode(7, plain)
 		if err != nil || r.At.IsZero() {
 			return
 		}
-		again, err := l.encode(r, s)
+		again, err := l.encode(r)
 		if err != nil {
 			return // a year that no row can have
 		}
-		r2, s2, err := decode(7, again)
-		if err != nil || s2 != s || !r2.At.Equal(r.At) || r2.Kind != r.Kind || r2.N != 7 {
-			t.Fatalf("%+v %v became %+v %v: %v", r, s, r2, s2, err)
+		if again, err = e.join(again); err != nil {
+			t.Fatal(err)
+		}
+		r2, e2, err := decode(7, again)
+		if err != nil || !r2.At.Equal(r.At) || r2.Kind != r.Kind || r2.N != 7 || string(e2.Table) != string(e.Table) || len(e2.Operations) != len(e.Operations) {
+			t.Fatalf("%+v %v became %+v %v: %v", r, e, r2, e2, err)
 		}
 	})
 }

@@ -3,18 +3,18 @@ package ledger
 import (
 	"context"
 	"database/sql"
+	"strings"
 
 	"github.com/yett-broker/yett/internal/action"
 )
 
 // storedOperation is an operation with what Verify compares it with.
 type storedOperation struct {
-	Operation
-	began                          int64
+	columns
 	hasIntent, hasLast, hasResolve bool
 }
 
-const selectStored = "SELECT o.id, o.state, o.intent, o.last_row, o.resolved, o.began, o.digest," +
+const selectStored = "SELECT " + operationColumns + "," +
 	" EXISTS(SELECT 1 FROM rows WHERE n=o.intent), EXISTS(SELECT 1 FROM rows WHERE n=o.last_row), EXISTS(SELECT 1 FROM rows WHERE n=o.resolved)" +
 	" FROM operations o WHERE o.id>? ORDER BY o.id LIMIT ?"
 
@@ -26,102 +26,142 @@ func scanStoredOperations(rows *sql.Rows, err error) ([]storedOperation, error) 
 	var list []storedOperation
 	for rows.Next() {
 		var o storedOperation
-		var state string
-		if err := rows.Scan(&o.ID, &state, &o.Intent, &o.LastRow, &o.Resolved, &o.began, &o.Digest,
-			&o.hasIntent, &o.hasLast, &o.hasResolve); err != nil {
+		if err := rows.Scan(append(o.destinations(), &o.hasIntent, &o.hasLast, &o.hasResolve)...); err != nil {
 			return nil, err
 		}
-		o.State = action.State(state)
 		list = append(list, o)
 	}
 	return list, rows.Err()
 }
 
-func (v *verifier) checkOperations(ctx context.Context) error {
+// eachOperation calls fn for every operation, a few in memory at a time.
+func (v *verifier) eachOperation(ctx context.Context, fn func(storedOperation) error) error {
 	next, err := v.tx.PrepareContext(ctx, selectStored)
 	if err != nil {
 		return err
 	}
-	var total, intents int64
+	defer next.Close()
 	after := ""
 	for {
 		list, err := scanStoredOperations(next.QueryContext(ctx, after, rowsAtOnce))
-		if err != nil {
+		if err != nil || len(list) == 0 {
 			return err
 		}
 		for _, o := range list {
-			after = o.ID
-			total++
-			if o.Intent != 0 {
-				intents++
-			}
-			v.checkOperation(o)
-			if err := v.checkRepeated(ctx, o.Operation); err != nil {
+			after = o.id
+			if err := fn(o); err != nil {
 				return err
 			}
 		}
-		if len(list) == 0 {
-			break
-		}
 	}
-	if !v.unopened && (v.lastTold != total || v.intentsTold != intents) {
-		v.problem("%d of %d operations and %d of %d intents name rows that tell of something else",
-			total-v.lastTold, total, intents-v.intentsTold, intents)
+}
+
+func (v *verifier) checkOperations(ctx context.Context) error {
+	total := int64(0)
+	err := v.eachOperation(ctx, func(o storedOperation) error {
+		total++
+		v.table.add(&o.columns)
+		v.checkOperation(o)
+		return nil
+	})
+	if err != nil || v.unopened || v.told == total {
+		return err
 	}
-	return nil
+	return v.eachOperation(ctx, func(o storedOperation) error { return v.nameUntold(ctx, o) })
 }
 
 // checkOperation finds states that the state machine cannot reach.
 func (v *verifier) checkOperation(o storedOperation) {
 	possible := false
-	switch o.State {
+	switch action.State(o.state) {
 	case action.Queued:
-		possible = o.Intent == 0
+		possible = o.intent == 0
 	case action.Executing:
-		possible = o.Intent > 0 && o.LastRow == o.Intent
+		possible = o.intent > 0 && o.lastRow == o.intent
 	case action.Completed, action.Indeterminate:
-		possible = o.Intent > 0 && o.LastRow > o.Intent
+		possible = o.intent > 0 && o.lastRow > o.intent
 	case action.Denied:
-		possible = o.Intent == 0 || o.LastRow > o.Intent
+		possible = o.intent == 0 || o.lastRow > o.intent
 	}
-	if !possible || (o.Intent == 0) != (o.began == 0) || (o.Resolved != 0 && o.State != action.Indeterminate) {
+	if !possible || (o.intent == 0) != (o.began == 0) || (o.resolved != 0 && o.state != string(action.Indeterminate)) {
 		v.problem("operation %s is in an impossible state (%s, intent %d, last row %d, resolved %d)",
-			o.ID, o.State, o.Intent, o.LastRow, o.Resolved)
+			o.id, o.state, o.intent, o.lastRow, o.resolved)
 	}
-	if o.Intent != 0 && !o.hasIntent {
-		v.problem("operation %s: its intent, row %d, is missing", o.ID, o.Intent)
+	if o.intent != 0 && !o.hasIntent {
+		v.problem("operation %s: its intent, row %d, is missing", o.id, o.intent)
 	}
 	if !o.hasLast {
-		v.problem("operation %s: its last row, %d, is missing", o.ID, o.LastRow)
+		v.problem("operation %s: its last row, %d, is missing", o.id, o.lastRow)
 	}
-	if o.Resolved != 0 && !o.hasResolve {
-		v.problem("operation %s: row %d, which resolved it, is missing", o.ID, o.Resolved)
+	if o.resolved != 0 && !o.hasResolve {
+		v.problem("operation %s: row %d, which resolved it, is missing", o.id, o.resolved)
 	}
 }
 
-// checkRepeated looks at an operation that a repetition resolved: the row has
-// to be the intent of an equal operation.
-func (v *verifier) checkRepeated(ctx context.Context, op Operation) error {
-	if v.keys.opener == nil || op.Resolved == 0 || op.Resolved == op.LastRow {
-		return nil
+// newest is the last row that tells of an operation: that which resolves it
+// need not be one of its own.
+func (c *columns) newest() int64 { return max(c.lastRow, c.resolved) }
+
+// checkTold compares an operation as row n left it with what the file has.
+func (v *verifier) checkTold(ctx context.Context, n int64, told columns) error {
+	found, err := scanOperations(v.operation.QueryContext(ctx, told.id))
+	switch {
+	case err != nil:
+		return err
+	case len(found) == 0:
+		v.problem("row %d tells of operation %s, which is missing", n, told.id)
+	case n > found[0].newest():
+		v.problem("row %d changed operation %s, which ends with row %d", n, told.id, found[0].newest())
+	case n == found[0].newest():
+		v.told++
+		if differ := found[0].differences(&told); len(differ) > 0 {
+			v.problem("operation %s is not as row %d left it: %s", told.id, n, strings.Join(differ, "; "))
+		}
 	}
-	s := sealedRow{n: op.Resolved}
+	return nil
+}
+
+// nameUntold reports an operation whose last row does not tell of it.
+func (v *verifier) nameUntold(ctx context.Context, o storedOperation) error {
+	s := sealedRow{n: o.newest()}
 	err := v.tx.QueryRowContext(ctx, "SELECT epoch, sealed FROM rows WHERE n=?", s.n).Scan(&s.epoch, &s.sealed)
 	if err == sql.ErrNoRows {
 		return nil // reported already
 	} else if err != nil {
 		return err
 	}
-	r, state, err := v.keys.open(ctx, s)
+	_, e, err := v.keys.open(ctx, s)
 	if err != nil {
 		return nil // reported already
 	}
-	by, ok, err := one(v.operation.QueryContext(ctx, r.OperationID))
-	if err != nil {
+	for _, c := range e.Operations {
+		if told, err := parseColumns(c.Is); err == nil && told.id == o.id {
+			return nil
+		}
+	}
+	v.problem("operation %s was added or changed: row %d, its last, does not tell of it", o.id, s.n)
+	return nil
+}
+
+// checkRuns makes the check by which a broker refuses to act.
+func (v *verifier) checkRuns(ctx context.Context) error {
+	if v.keys.opener == nil {
+		return nil
+	}
+	w := walk{keys: v.keys, table: v.table}
+	var epoch int64
+	if err := v.tx.QueryRowContext(ctx, "SELECT (SELECT coalesce(max(id), 0) FROM epochs), (SELECT coalesce(max(n), 0) FROM rows)").Scan(&epoch, &w.last); err != nil {
 		return err
 	}
-	if !ok || state != action.Executing || string(by.Digest) != string(op.Digest) {
-		v.problem("operation %s: row %d did not resolve it", op.ID, op.Resolved)
+	var err error
+	if w.rows, err = v.tx.PrepareContext(ctx, selectRowsBack); err != nil {
+		return err
+	}
+	if err := w.back(ctx, epoch); err != nil {
+		if sqliteCode(err) != 0 || ctx.Err() != nil {
+			return err
+		}
+		v.problem("%v", err)
 	}
 	return nil
 }

@@ -61,6 +61,7 @@ type writer struct {
 	closed   bool
 	lost     int64 // rows that had to be dropped while nothing could be written
 	sick     error
+	doubt    error        // the operations in the file are not to be relied on
 	outcomes atomic.Int64 // outcomes that no commit has decided yet
 	stopped  chan struct{}
 
@@ -68,7 +69,8 @@ type writer struct {
 	conn    *sql.Conn
 	stmt    statements
 	epoch   *epoch
-	next    int64 // number of the next row
+	known   *known // its checks may be called by anyone
+	next    int64  // number of the next row
 	kept    []*job
 	retryAt time.Time
 	lastTry bool
@@ -96,7 +98,10 @@ func newWriter(l *Ledger, to *recipient) (*writer, error) {
 	if err := w.conn.QueryRowContext(ctx, "SELECT coalesce(max(id), 0) FROM epochs").Scan(&lastEpoch); err != nil {
 		return fail(err)
 	}
-	if w.epoch, err = newEpoch(lastEpoch+1, to); err != nil {
+	if w.known, err = readKnown(ctx, w.conn); err != nil {
+		return fail(err)
+	}
+	if w.epoch, err = newEpoch(lastEpoch+1, to, w.known.table.sum()); err != nil {
 		return fail(err)
 	}
 	w.next = lastRow + 1
@@ -186,13 +191,35 @@ func (w *writer) stop() error {
 	w.ring()
 	w.mu.Unlock()
 	<-w.stopped
-	return w.healthy()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.sick
 }
 
 func (w *writer) healthy() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.doubt != nil {
+		return w.doubt
+	}
 	return w.sick
+}
+
+// doubted is nil, or why no new action may rely on the operations.
+func (w *writer) doubted() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.doubt
+}
+
+// setDoubt keeps the first finding of a change by somebody else until the
+// broker's end; a check that could not be made is forgotten by the next one.
+func (w *writer) setDoubt(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !errors.Is(w.doubt, ErrTampered) {
+		w.doubt = err
+	}
 }
 
 func (w *writer) loop() {

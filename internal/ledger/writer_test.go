@@ -65,7 +65,7 @@ func occupy(t *testing.T, l *Ledger) (done chan error) {
 	taken := make(chan struct{})
 	done = make(chan error, 1)
 	j := &job{urgent: true, done: done, run: func(b *batch) error {
-		plain, err := l.encode(row("first"), "")
+		plain, err := l.encode(row("first"))
 		b.append(plain)
 		return err
 	}}

@@ -1,0 +1,200 @@
+package ledger
+
+import (
+	"cmp"
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/yett-broker/yett/internal/action"
+)
+
+// mark is a truncated HMAC-SHA-256 under a key that only this run has.
+type mark [16]byte
+
+// known is what this run knows of the operations without asking the file: it
+// read them once, at the start, and follows its own changes. Each answer of
+// the file that decides something is compared with it, so that it does not
+// matter how somebody changed the file, nor whether rows are there at all.
+//
+// The writer alone changes it, inside a transaction; a rollback takes the
+// changes back. It holds some 100 bytes for each operation.
+type known struct {
+	secret [32]byte
+
+	mu    sync.RWMutex
+	marks map[mark]mark              // of each id: its columns
+	keys  map[mark]struct{}          // idempotency keys in use
+	open  map[string]columns         // operations that can still change, whole
+	equal map[string]map[string]bool // by digest: ids of those that hold up equal ones
+	begun map[string][]int64         // by budget key: when intents were made, ascending
+	table tableHash
+}
+
+// readKnown reads every operation.
+func readKnown(ctx context.Context, q querier) (*known, error) {
+	k := &known{marks: map[mark]mark{}, keys: map[mark]struct{}{}, open: map[string]columns{},
+		equal: map[string]map[string]bool{}, begun: map[string][]int64{}}
+	rand.Read(k.secret[:])
+	rows, err := q.QueryContext(ctx, "SELECT "+operationColumns+" FROM operations")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var c columns
+		if err := rows.Scan(c.destinations()...); err != nil {
+			return nil, err
+		}
+		k.replace(nil, &c)
+	}
+	return k, rows.Err()
+}
+
+func (k *known) mark(purpose byte, data []byte) (m mark) {
+	h := hmac.New(sha256.New, k.secret[:])
+	h.Write([]byte{purpose})
+	h.Write(data)
+	copy(m[:], h.Sum(nil))
+	return m
+}
+
+func (k *known) idMark(id string) mark       { return k.mark('i', []byte(id)) }
+func (k *known) keyMark(key []byte) mark     { return k.mark('k', key) }
+func (k *known) columnsMark(c *columns) mark { return k.mark('c', c.encode()) }
+
+// replace puts an operation in the place of its former columns; either may be
+// nil. Swapping the two takes the change back.
+func (k *known) replace(was, is *columns) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if was != nil {
+		k.table.remove(was)
+		delete(k.marks, k.idMark(was.id))
+		delete(k.open, was.id)
+		if len(was.idem) > 0 {
+			delete(k.keys, k.keyMark(was.idem))
+		}
+		if was.holdsUp() {
+			delete(k.equal[string(was.digest)], was.id)
+			if len(k.equal[string(was.digest)]) == 0 {
+				delete(k.equal, string(was.digest))
+			}
+		}
+		if times := k.begun[string(was.budgetKey)]; counts(was) {
+			if i, ok := slices.BinarySearch(times, was.began); ok {
+				k.begun[string(was.budgetKey)] = slices.Delete(times, i, i+1)
+			}
+		}
+	}
+	if is == nil {
+		return
+	}
+	k.table.add(is)
+	k.marks[k.idMark(is.id)] = k.columnsMark(is)
+	if is.isOpen() {
+		k.open[is.id] = *is
+	}
+	if len(is.idem) > 0 {
+		k.keys[k.keyMark(is.idem)] = struct{}{}
+	}
+	if is.holdsUp() {
+		if k.equal[string(is.digest)] == nil {
+			k.equal[string(is.digest)] = map[string]bool{}
+		}
+		k.equal[string(is.digest)][is.id] = true
+	}
+	if times := k.begun[string(is.budgetKey)]; counts(is) {
+		i, _ := slices.BinarySearch(times, is.began)
+		k.begun[string(is.budgetKey)] = slices.Insert(times, i, is.began)
+	}
+}
+
+// counts: the operation spends of a budget.
+func counts(c *columns) bool { return len(c.budgetKey) > 0 && c.began > 0 }
+
+// checkID compares what the file has under an id.
+func (k *known) checkID(id string, found []columns) error {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	return k.checkIDLocked(id, found)
+}
+
+func (k *known) checkIDLocked(id string, found []columns) error {
+	want, exists := k.marks[k.idMark(id)]
+	switch {
+	case len(found) == 0 && exists:
+		return fmt.Errorf("%w: operation %s is missing", ErrTampered, id)
+	case len(found) == 0:
+		return nil
+	case !exists:
+		return fmt.Errorf("%w: operation %s was added", ErrTampered, id)
+	case k.columnsMark(&found[0]) != want:
+		return fmt.Errorf("%w: operation %s is not as it was written", ErrTampered, id)
+	}
+	return nil
+}
+
+// checkKey compares what the file has under an idempotency key.
+func (k *known) checkKey(key []byte, found []columns) error {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	if _, used := k.keys[k.keyMark(key)]; used && len(found) == 0 {
+		return fmt.Errorf("%w: the operation of an idempotency key is missing", ErrTampered)
+	}
+	return k.checkFoundLocked(found)
+}
+
+// checkEqual compares the operations that the file has to hold up others.
+func (k *known) checkEqual(digest []byte, found []columns) error {
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	if n := len(k.equal[string(digest)]); n > len(found) {
+		return fmt.Errorf("%w: %d unresolved operations are missing", ErrTampered, n-len(found))
+	}
+	return k.checkFoundLocked(found)
+}
+
+func (k *known) checkFoundLocked(found []columns) error {
+	for i := range found {
+		if err := k.checkIDLocked(found[i].id, found[i:]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// spent is the number of intents of a budget after since.
+func (k *known) spent(budgetKey []byte, since int64) int {
+	times := k.begun[string(budgetKey)]
+	i, _ := slices.BinarySearch(times, since+1)
+	return len(times) - i
+}
+
+// holding are the operations that hold up equal ones, oldest first.
+func (k *known) holding(digest []byte) []columns {
+	var list []columns
+	for id := range k.equal[string(digest)] {
+		list = append(list, k.open[id])
+	}
+	slices.SortFunc(list, func(a, b columns) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.id, b.id))
+	})
+	return list
+}
+
+// left are the operations that the run before left in the middle.
+func (k *known) left() []columns {
+	var list []columns
+	for _, c := range k.open {
+		if c.state != string(action.Indeterminate) {
+			list = append(list, c)
+		}
+	}
+	slices.SortFunc(list, func(a, b columns) int { return cmp.Compare(a.id, b.id) })
+	return list
+}
