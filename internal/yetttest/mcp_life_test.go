@@ -2,10 +2,7 @@ package yetttest
 
 import (
 	"bufio"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/session"
 	"github.com/yett-broker/yett/internal/wire"
 )
@@ -252,109 +248,6 @@ func processesOf(home string) (found []string) {
 	return found
 }
 
-// TestU09_ExecAfterConnect: the process stays, the program becomes another.
-func TestU09_ExecAfterConnect(t *testing.T) {
-	b, up := demoBroker(t)
-	for _, as := range []string{"itself", "another"} {
-		c := player("native", b.Home, as)
-		out, err := c.StdoutPipe()
-		must(t, err)
-		must(t, c.Start())
-		lines := bufio.NewReader(out)
-		first, err := lines.ReadString('\n')
-		must(t, err)
-		id := strings.TrimSpace(strings.TrimPrefix(first, "session "))
-		b.Approve(b.WaitCard(), "--for", "1h")
-		answer, err := io.ReadAll(lines)
-		must(t, err)
-		c.Wait()
-		if as == "itself" { // the same frame of the program that was approved
-			if !strings.Contains(string(answer), `"state":"completed"`) || len(up.Seen()) != 1 {
-				t.Fatalf("as itself: %s", answer)
-			}
-			continue
-		}
-		if !strings.Contains(string(answer), `"session_ended"`) || !strings.Contains(string(answer), session.EvidenceChanged) {
-			t.Errorf("after exec: %s", answer)
-		}
-		b.changed(id, wire.CodeSessionEnded)
-	}
-	if seen := up.Seen(); len(seen) != 1 {
-		t.Errorf("the upstream saw %v", seen)
-	}
-}
-
-// changed wants a session to have ended because its evidence changed, and the
-// ledger to say so.
-func (b *Broker) changed(id, code string) {
-	b.T.Helper()
-	b.ended(id, session.EvidenceChanged)
-	if why := b.endRow(id); why != session.EvidenceChanged {
-		b.T.Errorf("the ledger says %q", why)
-	}
-	for _, r := range b.Activity() {
-		if r.Kind == "refused" && r.SessionID == id && strings.Contains(string(r.Outcome), code) {
-			return
-		}
-	}
-	b.T.Errorf("the refusal %s left no row", code)
-}
-
-// TestU09_ForeignWriters: a child that inherited the connection, and a process
-// that got it by SCM_RIGHTS, write a well-formed request.
-func TestU09_ForeignWriters(t *testing.T) {
-	b, up := demoBroker(t)
-	for _, way := range []string{"inherited", "passed"} {
-		c := b.Granted("http:demo.read")
-		c.MustAct("http:demo.read", map[string]any{"method": "GET", "path": "/v1/own"})
-		line, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 77, "method": wire.MethodActionRequest,
-			"params": c.Next(map[string]any{"capability": "http:demo.read", "action": map[string]any{"method": "GET", "path": "/v1/evil"}, "wait_ms": 10_000})})
-		must(t, err)
-		conn, err := c.conn.File()
-		must(t, err)
-		if way == "inherited" {
-			w := player("write", string(line))
-			w.ExtraFiles = []*os.File{conn}
-			play(t, w)
-		} else {
-			passTo(t, player("receive", string(line)), conn)
-		}
-		conn.Close()
-		if r, ok := c.Read(); ok && r.Code() != wire.CodeAttributionFailed {
-			t.Errorf("%s: %q %s", way, r.Code(), r.Result)
-		}
-		if r, ok := c.Read(); ok {
-			t.Errorf("%s: the channel is open: %+v", way, r)
-		}
-		b.changed(c.Session.SessionID, wire.CodeAttributionFailed)
-	}
-	for _, seen := range up.Seen() {
-		if seen != "GET /v1/own" {
-			t.Errorf("the upstream saw %s", seen)
-		}
-	}
-	if n := len(up.Seen()); n != 2 {
-		t.Errorf("%d requests, want 2", n)
-	}
-}
-
-// passTo runs a command that gets a descriptor by SCM_RIGHTS over its file 3.
-func passTo(t testing.TB, c *exec.Cmd, f *os.File) {
-	t.Helper()
-	mine, its, err := link(true)
-	must(t, err)
-	c.ExtraFiles = []*os.File{its}
-	must(t, c.Start())
-	its.Close()
-	conn, err := net.FileConn(mine)
-	must(t, err)
-	mine.Close()
-	defer conn.Close()
-	_, _, err = conn.(*net.UnixConn).WriteMsgUnix([]byte("x"), syscall.UnixRights(fdOf(t, f)), nil)
-	must(t, err)
-	must(t, c.Wait())
-}
-
 // TestA3_TwoAgents: two sessions, two cards; one is revoked, the other works.
 func TestA3_TwoAgents(t *testing.T) {
 	b, up := demoBroker(t)
@@ -379,84 +272,5 @@ func TestA3_TwoAgents(t *testing.T) {
 	b.ended(a.session(t).SessionID, session.Revoked)
 	if n := len(up.Seen()); n != 3 {
 		t.Errorf("%d requests, want 3", n)
-	}
-}
-
-// TestAttribution_CopiedShim: only the installed yett-mcp may speak for an agent.
-func TestAttribution_CopiedShim(t *testing.T) {
-	b, _ := demoBroker(t)
-	copied := filepath.Join(t.TempDir(), "yett-mcp")
-	must(t, copyFile(Bin("yett-mcp"), copied, 0o755))
-	must(t, os.Symlink(Bin("yett"), filepath.Join(filepath.Dir(copied), "yett"))) // so that it finds its broker
-	h := b.host(exec.Command(copied, "--home", b.Home), nil).start().ready()
-	h.call("list_access", "{}").refused(t, "attribution_failed", "Nothing was executed")
-	b.refusedRow(wire.CodeAttributionFailed, "installed")
-	if s := b.shims(); len(s) != 0 {
-		t.Errorf("a session: %+v", s)
-	}
-}
-
-// refusedRow wants the ledger to have a refusal.
-func (b *Broker) refusedRow(parts ...string) {
-	b.T.Helper()
-rows:
-	for _, r := range b.Activity() {
-		for _, p := range parts {
-			if !strings.Contains(string(r.Outcome)+string(r.Request), p) {
-				continue rows
-			}
-		}
-		if r.Kind == "refused" {
-			return
-		}
-	}
-	b.T.Errorf("no row of a refusal with %q", parts)
-}
-
-// shims returns the sessions of shims.
-func (b *Broker) shims() (found []wire.Session) {
-	b.T.Helper()
-	for _, s := range b.Sessions() {
-		if s.Caller.Role == wire.RoleShim {
-			found = append(found, s)
-		}
-	}
-	return found
-}
-
-// TestAttribution_Reparented: the process that started yett-mcp is gone before
-// anything was asked.
-func TestAttribution_Reparented(t *testing.T) {
-	b, _ := demoBroker(t)
-	orphan := exec.Command("/bin/sh", "-c",
-		`exec 3<&0; p=$$; { while [ -d /proc/$p ]; do sleep 0.01; done; exec "$0" --home "$1"; } <&3 3<&- &`, Bin("yett-mcp"), b.Home)
-	h := b.host(orphan, nil).start()
-	<-h.exited // the shell has ended; what it left behind speaks on
-	h.ready()
-	h.call("list_access", "{}").refused(t, "attribution_failed", "directly from the agent's MCP configuration")
-	b.refusedRow(wire.CodeAttributionFailed)
-	if s := b.shims(); len(s) != 0 {
-		t.Errorf("a session: %+v", s)
-	}
-}
-
-// TestAttribution_Wrapped: a shell between agent and yett-mcp. On a pipe the
-// card names the shell; on a socket the kernel says that another process made
-// it, and there is no session.
-func TestAttribution_Wrapped(t *testing.T) {
-	b, _ := demoBroker(t)
-	wrapped := []string{"/bin/sh", "-c", `"$0" --home "$1"; exit $?`, Bin("yett-mcp"), b.Home}
-	h := b.host(exec.Command(wrapped[0], wrapped[1:]...), nil).start().ready()
-	h.call("request_access", `{"capabilities":["http:demo.read"],"wait_ms":0}`).wants(t, "pending: ")
-	var card approval.Card
-	must(t, json.Unmarshal(b.WaitCard().Card, &card))
-	if card.Verified.Agent.Kernel.PID != h.cmd.Process.Pid || !strings.Contains(strings.Join(card.Verified.Words, ";"), "runtime") {
-		t.Errorf("the card does not name the shell: %+v", card.Verified)
-	}
-	n := b.startNode(wrapped...)
-	n.call("list_access", map[string]any{}).refused(t, "attribution_failed", "directly from the agent's MCP configuration")
-	b.refusedRow(wire.CodeAttributionFailed)
-	if s := b.shims(); len(s) != 1 {
-		t.Errorf("%d sessions of shims, want that of the pipe", len(s))
 	}
 }
