@@ -38,7 +38,7 @@ func (l *Ledger) checkOperations(ctx context.Context, o *Opener) error {
 	}
 	walk := walk{keys: keyring{opener: o, epoch: l.lookup.epoch}, rows: l.lookup.rowsBack,
 		table: l.foundTable, last: l.foundRows}
-	if err := walk.back(ctx, e.id-1); err != nil {
+	if err := walk.back(ctx); err != nil {
 		if sqliteCode(err) != 0 || ctx.Err() != nil {
 			return unavailable(err)
 		}
@@ -51,96 +51,63 @@ func (l *Ledger) checkOperations(ctx context.Context, o *Opener) error {
 	})
 }
 
-// walk follows the hash of all operations backwards. Each row carries the
-// hash after it, and each epoch the one that its run began with.
+// walk goes over the rows backwards, from the operations as they lie in the
+// file, to a row that tells for certain what they were after it.
 //
-// Anybody can seal a row under an epoch of his own making, since that takes
-// the audit public key only. But no run that was never unlocked has a reason
-// to change more than recovery does; so in an epoch without confirmation
-// nothing else is taken, and each such change is undone, until the hash is
-// that of a confirmed epoch, whose row key only its run had.
+// Anybody can seal rows under an epoch of his own making, since that takes the
+// audit public key only. But a run that was never unlocked has no reason to
+// change more than recovery does. So in an epoch without confirmation nothing
+// else is taken, and each such change is undone, until there comes a row of a
+// confirmed epoch, whose row key only its run had, or no row any more.
 type walk struct {
 	keys  keyring
 	rows  *sql.Stmt // newest first
-	table tableHash
-	last  int64 // the newest row that was not walked over
-	ahead []sealedRow
+	last  int64     // the newest row that was not walked over
+	table tableHash // of the operations after it
 }
 
-// back walks from the end of an epoch to the end of a confirmed one, or to the
-// beginning of the ledger.
-func (w *walk) back(ctx context.Context, epoch int64) error {
-	for ; epoch > 0; epoch-- {
-		in, err := w.keys.at(ctx, epoch)
+func (w *walk) back(ctx context.Context) error {
+	for {
+		list, err := scanSealed(w.rows.QueryContext(ctx, w.last, rowsAtOnce))
 		if err != nil {
 			return err
 		}
-		for {
-			s, ok, err := w.row(ctx)
-			if err != nil {
-				return err
-			}
-			if !ok || s.epoch < epoch {
-				break
-			}
-			if s.epoch > epoch {
-				return fmt.Errorf("row %d of run %d lies before rows of run %d", s.n, s.epoch, epoch)
-			}
-			if err := w.over(ctx, s, in.confirmed); err != nil || in.confirmed {
+		for _, s := range list {
+			if end, err := w.over(ctx, s); err != nil || end {
 				return err
 			}
 		}
-		if w.table.sum() != in.found {
-			return fmt.Errorf("the operations at the end of run %d are not those of its beginning and its rows", epoch)
-		}
-		if in.confirmed {
-			return nil
+		if len(list) == 0 {
+			break
 		}
 	}
-	var none tableHash
-	if s, ok, err := w.row(ctx); err != nil {
-		return err
-	} else if ok {
-		return fmt.Errorf("row %d is of no run", s.n)
-	}
-	if w.table != none {
-		return fmt.Errorf("there are operations before the first row")
+	if none := (tableHash{}); w.table != none {
+		return errors.New("there are operations that no row tells of")
 	}
 	return nil
 }
 
-// over compares the hash that the newest row left, and undoes the row unless
-// the walk ends here.
-func (w *walk) over(ctx context.Context, s sealedRow, end bool) error {
+// over compares the hash that a row left, and undoes the row unless it is one
+// to end with.
+func (w *walk) over(ctx context.Context, s sealedRow) (end bool, err error) {
 	_, e, err := w.keys.open(ctx, s)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if sum := w.table.sum(); string(sum[:]) != string(e.Table) {
-		return fmt.Errorf("the operations are not those that row %d left", s.n)
+		return false, fmt.Errorf("the operations are not those that row %d left", s.n)
 	}
-	if end {
-		return nil
+	if w.keys.in.confirmed {
+		return true, nil
 	}
 	for _, c := range e.Operations {
 		was, is, err := undone(c, s.n)
 		if err != nil {
-			return fmt.Errorf("row %d of a run that was never unlocked changed operation %s: %w", s.n, is.id, err)
+			return false, fmt.Errorf("row %d of a run that was never unlocked changed operation %s: %w", s.n, is.id, err)
 		}
 		w.table.remove(&is)
 		w.table.add(&was)
 	}
-	w.last, w.ahead = s.n-1, w.ahead[1:]
-	return nil
-}
-
-// row is the newest row that was not walked over.
-func (w *walk) row(ctx context.Context) (sealedRow, bool, error) {
-	if len(w.ahead) == 0 {
-		var err error
-		if w.ahead, err = scanSealed(w.rows.QueryContext(ctx, w.last, rowsAtOnce)); err != nil || len(w.ahead) == 0 {
-			return sealedRow{}, false, err
-		}
-	}
-	return w.ahead[0], true, nil
+	w.last = s.n - 1
+	return false, nil
 }

@@ -4,12 +4,27 @@
 // becomes 'indeterminate' at the next start, never 'failed' and never
 // 'running for ever'.
 //
-// Whom it trusts: the kernel's file locks, SQLite, and the account that owns
-// DIR. It does not trust what it reads back: Verify recomputes every hash and,
-// with the audit key, opens every row. What it cannot notice alone is a
-// rewrite of the whole file, or a cut of its newest rows together with the
-// operations that name them; for that the head of the tree has to be kept
-// elsewhere. Within the broker's process nothing else may open ledger.db:
+// Whom it trusts: the kernel's file locks, SQLite, and its own process. It does
+// not trust what it reads back, since any process of the account can write the
+// file:
+//
+//   - While a broker runs, what it knows of the operations lies in its memory.
+//     Each answer of the file that an action depends on is compared with it:
+//     the operation, the equal ones that are unresolved, the holder of an
+//     idempotency key, the intents of a budget. A difference is ErrTampered,
+//     and nothing begins any more until the ledger is opened again. What
+//     nobody asks for is not compared; outcomes are recorded all the same.
+//   - CheckOperations, at unlocking, compares what the run found at its start
+//     with what the run before left, all operations and all their columns.
+//     Without it nothing begins. What it finds stays so at later starts.
+//   - Verify recomputes every hash and, with the audit key, opens every row
+//     and compares every column of every operation.
+//
+// None of them notices alone an older copy of the whole file, or a cut of the
+// newest rows together with operations put back as they were before them; for
+// that the head of the tree has to be kept elsewhere. Without the audit key a
+// changed column that leaves a possible state, or a missing operation, is not
+// noticed. Within the broker's process nothing else may open ledger.db:
 // closing a second descriptor of the file could drop SQLite's locks.
 //
 // # Format, version 1
@@ -20,7 +35,11 @@
 //	            id counts from 1; recipient = first 16 bytes of the SHA-256 of
 //	            the recipient's X25519 public key; (enc, sealed) = HPKE base
 //	            mode, DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM,
-//	            info "yett ledger epoch v1", aad = uint64(id)
+//	            info "yett ledger epoch v1", aad = uint64(id);
+//	            confirmed = NULL until CheckOperations succeeds, then
+//	            HMAC-SHA-256 of id, enc and sealed (each uint64 length and
+//	            bytes) under HKDF-SHA256(audit private key, no salt, info
+//	            "yett ledger confirmation v1", 32 bytes)
 //	rows        n counts from 1 without gaps, in the order of the effects;
 //	            sealed = 12-byte random nonce, AES-256-GCM ciphertext and tag
 //	            under the epoch's key, aad = label, uint64(n), uint64(epoch);
@@ -30,9 +49,26 @@
 //	            lookups need no key
 //
 // Label is "yett ledger row v1\n", integers are big-endian. Row n is leaf n-1
-// of the tree. The plaintext of a row is a JSON object with the members of
-// Row but n, and "operation_state" where the row changed an operation: Verify
-// holds the plain columns against it.
+// of the tree. The plaintext of a row is a JSON object with the members of Row
+// but n, and two more:
+//
+//	operations       the operations that the row makes or changes, each with
+//	                 its columns after the row ("is") and before it ("was",
+//	                 absent for a new one) in canonical form, base64; absent
+//	                 if there are none
+//	operations_hash  the hash of all operations after the row, base64
+//
+// The canonical form of an operation is its columns in the order of the table:
+// an INTEGER as int64, TEXT and BLOB as uint64 length and bytes, NULL as the
+// length 2^64-1. The operations hash is the SHA-256 of 1024 uint16, each the
+// sum mod 2^16 of what SHAKE128("yett ledger operation v1\n", canonical form)
+// yields for each operation at that place (LtHash16); it needs no key, so a
+// locked broker can carry it on.
+//
+// In an epoch that is not confirmed only recovery changes operations. An
+// operations hash is taken for true if it stands in a row of a confirmed
+// epoch, or leads to one when those changes are taken back: whoever lacks the
+// row keys can seal rows of an epoch of his own, but no other change counts.
 //
 // Plain columns hold states, ids, reason codes, keyed digests, the caller as
 // 'bootid:pidfsinode', and times; nothing tells capability, path or action.

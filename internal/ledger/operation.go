@@ -294,7 +294,7 @@ func (b *batch) newOperation(op Operation, state action.State) columns {
 		created = b.now
 	}
 	c := columns{id: op.ID, state: string(state), code: op.Code, session: op.Session, caller: op.Caller,
-		digest: op.Digest, idem: op.Idempotency, lastRow: b.n, budgetKey: op.BudgetKey, at: created.UnixNano()}
+		digest: bytes.Clone(op.Digest), idem: bytes.Clone(op.Idempotency), lastRow: b.n, budgetKey: bytes.Clone(op.BudgetKey), at: created.UnixNano()}
 	if op.Unsafe {
 		c.unsafe = 1
 	}

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"crypto/cipher"
 	"crypto/hmac"
 	"database/sql"
 	"errors"
@@ -170,10 +171,10 @@ type keyring struct {
 	err    error
 }
 
-// keyedEpoch is an epoch with what the vault said of it.
+// keyedEpoch is a row key with what the vault said of it.
 type keyedEpoch struct {
-	openedEpoch
-	confirmed bool // its beginning was checked with the audit key
+	rows      cipher.AEAD
+	confirmed bool // it is of a run whose operations were checked with the audit key
 }
 
 func (k *keyring) open(ctx context.Context, s sealedRow) (Row, effect, error) {
@@ -208,12 +209,12 @@ func (k *keyring) load(ctx context.Context, id int64) (keyedEpoch, error) {
 	if err != nil {
 		return keyedEpoch{}, err
 	}
-	opened, err := k.opener.epoch(id, enc, sealed)
+	rows, err := k.opener.epoch(id, enc, sealed)
 	if err != nil {
 		return keyedEpoch{}, err
 	}
 	if len(confirmed) > 0 && !hmac.Equal(confirmed, k.opener.confirmation(id, enc, sealed)) {
 		return keyedEpoch{}, fmt.Errorf("epoch %d: its confirmation is false", id)
 	}
-	return keyedEpoch{opened, len(confirmed) > 0}, nil
+	return keyedEpoch{rows, len(confirmed) > 0}, nil
 }

@@ -67,9 +67,7 @@ type epoch struct {
 	enc, sealed []byte
 }
 
-// newEpoch makes a row key and seals it together with found, the hash of the
-// operations that the run begins with.
-func newEpoch(id int64, to *recipient, found [32]byte) (*epoch, error) {
+func newEpoch(id int64, to *recipient) (*epoch, error) {
 	key := make([]byte, 32)
 	defer clear(key)
 	rand.Read(key)
@@ -82,10 +80,7 @@ func newEpoch(id int64, to *recipient, found [32]byte) (*epoch, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sealing epoch key: %w", err)
 	}
-	secret := append(make([]byte, 0, 64), key...)
-	defer clear(secret[:32])
-	secret = append(secret, found[:]...)
-	sealed, err := sender.Seal(epochAAD(id), secret)
+	sealed, err := sender.Seal(epochAAD(id), key)
 	if err != nil {
 		return nil, fmt.Errorf("sealing epoch key: %w", err)
 	}
@@ -114,13 +109,7 @@ type Opener struct {
 	confirms  []byte // key of confirmations
 
 	mu     sync.Mutex
-	epochs map[string]openedEpoch // by what was opened
-}
-
-// openedEpoch is what an epoch's seal holds.
-type openedEpoch struct {
-	rows  cipher.AEAD
-	found [32]byte // hash of the operations that the run began with
+	epochs map[string]cipher.AEAD // by enc, which no two epochs share
 }
 
 // NewOpener takes the X25519 private key; the caller still owns its bytes.
@@ -135,11 +124,11 @@ func NewOpener(auditPrivateKey []byte) (*Opener, error) {
 		return nil, fmt.Errorf("deriving from audit private key: %w", err)
 	}
 	return &Opener{recipient: recipientID(key.PublicKey().Bytes()), key: key, confirms: confirms,
-		epochs: map[string]openedEpoch{}}, nil
+		epochs: map[string]cipher.AEAD{}}, nil
 }
 
 // confirmation is what only somebody with the audit private key can write
-// beside an epoch. It covers the sealed key and hash.
+// beside an epoch. It covers the sealed key.
 func (o *Opener) confirmation(id int64, enc, sealed []byte) []byte {
 	h := hmac.New(sha256.New, o.confirms)
 	for _, part := range [][]byte{epochAAD(id), enc, sealed} {
@@ -149,34 +138,30 @@ func (o *Opener) confirmation(id int64, enc, sealed []byte) []byte {
 	return h.Sum(nil)
 }
 
-// epoch opens what one epoch holds.
-func (o *Opener) epoch(id int64, enc, sealed []byte) (openedEpoch, error) {
+// epoch opens one row key.
+func (o *Opener) epoch(id int64, enc, sealed []byte) (cipher.AEAD, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	cacheKey := fmt.Sprintf("%d %x %x", id, enc, sealed)
-	if e, ok := o.epochs[cacheKey]; ok {
-		return e, nil
+	if a := o.epochs[cacheKey]; a != nil {
+		return a, nil
 	}
 	_, kdf, aead := suite()
 	r, err := hpke.NewRecipient(enc, o.key, kdf, aead, []byte(epochInfo))
 	if err != nil {
-		return openedEpoch{}, fmt.Errorf("opening epoch %d: %w", id, err)
+		return nil, fmt.Errorf("opening epoch %d: %w", id, err)
 	}
-	secret, err := r.Open(epochAAD(id), sealed)
+	key, err := r.Open(epochAAD(id), sealed)
 	if err != nil {
-		return openedEpoch{}, fmt.Errorf("opening epoch %d: %w", id, err)
+		return nil, fmt.Errorf("opening epoch %d: %w", id, err)
 	}
-	defer clear(secret)
-	if len(secret) != 64 {
-		return openedEpoch{}, fmt.Errorf("opening epoch %d: it holds %d bytes", id, len(secret))
+	defer clear(key)
+	a, err := rowAEAD(key)
+	if err != nil {
+		return nil, fmt.Errorf("opening epoch %d: %w", id, err)
 	}
-	var e openedEpoch
-	if e.rows, err = rowAEAD(secret[:32]); err != nil {
-		return openedEpoch{}, fmt.Errorf("opening epoch %d: %w", id, err)
-	}
-	copy(e.found[:], secret[32:])
-	o.epochs[cacheKey] = e
-	return e, nil
+	o.epochs[cacheKey] = a
+	return a, nil
 }
 
 func openRow(a cipher.AEAD, n, epoch int64, sealed []byte) ([]byte, error) {

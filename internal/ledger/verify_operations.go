@@ -149,15 +149,14 @@ func (v *verifier) checkRuns(ctx context.Context) error {
 		return nil
 	}
 	w := walk{keys: v.keys, table: v.table}
-	var epoch int64
-	if err := v.tx.QueryRowContext(ctx, "SELECT (SELECT coalesce(max(id), 0) FROM epochs), (SELECT coalesce(max(n), 0) FROM rows)").Scan(&epoch, &w.last); err != nil {
+	if err := v.tx.QueryRowContext(ctx, "SELECT coalesce(max(n), 0) FROM rows").Scan(&w.last); err != nil {
 		return err
 	}
 	var err error
 	if w.rows, err = v.tx.PrepareContext(ctx, selectRowsBack); err != nil {
 		return err
 	}
-	if err := w.back(ctx, epoch); err != nil {
+	if err := w.back(ctx); err != nil {
 		if sqliteCode(err) != 0 || ctx.Err() != nil {
 			return err
 		}

@@ -101,7 +101,7 @@ func newWriter(l *Ledger, to *recipient) (*writer, error) {
 	if w.known, err = readKnown(ctx, w.conn); err != nil {
 		return fail(err)
 	}
-	if w.epoch, err = newEpoch(lastEpoch+1, to, w.known.table.sum()); err != nil {
+	if w.epoch, err = newEpoch(lastEpoch+1, to); err != nil {
 		return fail(err)
 	}
 	w.next = lastRow + 1
