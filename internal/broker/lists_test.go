@@ -16,9 +16,10 @@ func TestSessionsFitAFrameLiveOnesFirst(t *testing.T) {
 	for i := range 100 {
 		claims.Labels[strings.Repeat("n", 100)+string(rune('a'+i%26))+string(rune('a'+i/26))] = strings.Repeat("\u202e", 1000)
 	}
+	caller := brief(action.Caller{Claims: claims})
 	var l wire.List[wire.Session]
 	for i := range 3000 {
-		s := wire.Session{SessionID: action.NewID("s_"), State: string(session.Ended), Caller: brief(action.Caller{Claims: claims})}
+		s := wire.Session{SessionID: action.NewID("s_"), State: string(session.Ended), Caller: caller}
 		if i == 0 {
 			s.State = string(session.Active)
 		}
