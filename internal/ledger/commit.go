@@ -17,7 +17,7 @@ type statements struct {
 
 	begin, commit, rollback              *sql.Stmt
 	insertEpoch, confirmEpoch, insertRow *sql.Stmt
-	putOp                                *sql.Stmt
+	putOp, changeOp                      *sql.Stmt
 	operation, unresolved, keyHolder     *sql.Stmt
 	spent                                *sql.Stmt
 }
@@ -33,8 +33,7 @@ func (s *statements) prepare(ctx context.Context, c *sql.Conn) error {
 		{&s.insertEpoch, "INSERT INTO epochs(id, recipient, enc, sealed) VALUES(?,?,?,?)"},
 		{&s.insertRow, "INSERT INTO rows(n, epoch, sealed, leaf) VALUES(?,?,?,?)"},
 		{&s.confirmEpoch, "UPDATE epochs SET confirmed=? WHERE id=? AND recipient=?"},
-		// Whole: whatever somebody did to the operation meanwhile, its next
-		// change leaves what this run knows.
+		{&s.changeOp, "UPDATE operations SET state=?, code=?, intent=?, last_row=?, resolved=? WHERE id=?"},
 		{&s.putOp, "INSERT OR REPLACE INTO operations(" + operationColumns + ") VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?)"},
 		{&s.operation, selectOperation + "WHERE id=?"},
 		{&s.unresolved, selectUnresolved},
@@ -98,8 +97,12 @@ func (b *batch) read(s *sql.Stmt, args ...any) []columns {
 	return list
 }
 
-// transition is one change of an operation; was is nil for a new one.
-type transition struct{ was, is *columns }
+// transition is one change of an operation; was is nil for a new one. tellWas
+// puts it into the row.
+type transition struct {
+	was, is *columns
+	tellWas bool
+}
 
 // append writes a row and the changes that it tells of, and returns its
 // number, which b.n was before.
@@ -113,13 +116,13 @@ func (b *batch) append(plain []byte, changes ...transition) int64 {
 	var e effect
 	for _, t := range changes {
 		c := change{Is: t.is.encode()}
-		if t.was != nil {
+		if t.tellWas {
 			c.Was = t.was.encode()
 		}
 		e.Operations = append(e.Operations, c)
 		known.replace(t.was, t.is)
 		b.undo = append(b.undo, func() { known.replace(t.is, t.was) })
-		b.exec(b.w.stmt.putOp, t.is.args()...)
+		b.put(t)
 	}
 	sum := known.table.sum()
 	e.Table = sum[:]
@@ -132,6 +135,16 @@ func (b *batch) append(plain []byte, changes ...transition) int64 {
 	leaf := leafHash(n, b.w.epoch.id, sealed)
 	b.exec(b.w.stmt.insertRow, n, b.w.epoch.id, sealed, leaf[:])
 	return n
+}
+
+// put writes what a transition leaves. After a change by somebody else that is
+// the whole operation, so that it is again what this run knows.
+func (b *batch) put(t transition) {
+	if t.was != nil && t.was.began == t.is.began && b.w.doubted() == nil {
+		b.exec(b.w.stmt.changeOp, t.is.state, t.is.code, t.is.intent, t.is.lastRow, t.is.resolved, t.is.id)
+		return
+	}
+	b.exec(b.w.stmt.putOp, t.is.args()...)
 }
 
 // commit writes jobs, and before them what earlier failures left, in one

@@ -53,17 +53,18 @@
 // but n, and two more:
 //
 //	operations       the operations that the row makes or changes, each with
-//	                 its columns after the row ("is") and before it ("was",
-//	                 absent for a new one) in canonical form, base64; absent
-//	                 if there are none
+//	                 its columns in canonical form, base64: "is" after the
+//	                 row, and where recovery wrote it "was" before; absent if
+//	                 there are none
 //	operations_hash  the hash of all operations after the row, base64
 //
 // The canonical form of an operation is its columns in the order of the table:
 // an INTEGER as int64, TEXT and BLOB as uint64 length and bytes, NULL as the
 // length 2^64-1. The operations hash is the SHA-256 of 1024 uint16, each the
-// sum mod 2^16 of what SHAKE128("yett ledger operation v1\n", canonical form)
-// yields for each operation at that place (LtHash16); it needs no key, so a
-// locked broker can carry it on.
+// sum mod 2^16, over all operations, of that uint16 of the AES-256-CTR key
+// stream (counter from 0) under SHA-256("yett ledger operation v1\n",
+// canonical form): LtHash16. It needs no key, so a locked broker can carry it
+// on.
 //
 // In an epoch that is not confirmed only recovery changes operations. An
 // operations hash is taken for true if it stands in a row of a confirmed

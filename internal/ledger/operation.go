@@ -64,7 +64,7 @@ func (l *Ledger) open(ctx context.Context, op Operation, r Row, state action.Sta
 			return err
 		}
 		is := b.newOperation(op, state)
-		n = b.append(plain, transition{nil, &is})
+		n = b.append(plain, transition{is: &is})
 		return nil
 	})
 	if err != nil {
@@ -129,11 +129,11 @@ func (b *batch) begin(op Operation, plain []byte, budget *Budget) (int64, error)
 		is.state, is.intent, is.lastRow = string(action.Executing), b.n, b.n
 	}
 	is.began = b.now.UnixNano()
-	changes := []transition{{old, &is}}
+	changes := []transition{{was: old, is: &is}}
 	for _, was := range repeated { // the row that resolves it is the intent of the repetition
 		resolved := was
 		resolved.resolved = b.n
-		changes = append(changes, transition{&was, &resolved})
+		changes = append(changes, transition{was: &was, is: &resolved})
 	}
 	return b.append(plain, changes...), nil
 }
@@ -239,6 +239,11 @@ func (l *Ledger) Deny(ctx context.Context, id, code string, r Row) error {
 
 // settle moves an operation from one state to a final one.
 func (b *batch) settle(id string, from, to action.State, code string, plain []byte) error {
+	return b.settleTelling(id, from, to, code, plain, false)
+}
+
+// settleTelling also says, if asked to, what the operation was before.
+func (b *batch) settleTelling(id string, from, to action.State, code string, plain []byte, tellWas bool) error {
 	was, _ := b.operation(id)
 	if err := checkTransition(id, action.State(was.state), to); err != nil {
 		return err
@@ -248,7 +253,7 @@ func (b *batch) settle(id string, from, to action.State, code string, plain []by
 	}
 	is := was
 	is.state, is.code, is.lastRow = string(to), code, b.n
-	b.append(plain, transition{&was, &is})
+	b.append(plain, transition{&was, &is, tellWas})
 	return nil
 }
 
@@ -278,7 +283,7 @@ func (l *Ledger) Resolve(ctx context.Context, id string, r Row) error {
 		}
 		is := was
 		is.resolved, is.lastRow = b.n, b.n
-		b.append(plain, transition{&was, &is})
+		b.append(plain, transition{was: &was, is: &is})
 		return nil
 	})
 	if err != nil {

@@ -31,7 +31,7 @@ func (l *Ledger) recover() error {
 			}
 			outcome, _ := json.Marshal(map[string]string{"state": string(to), "code": codeRestarted})
 			plain := l.encodeAnyway(Row{Kind: kind, SessionID: op.session, OperationID: op.id, Outcome: outcome})
-			if err := b.settle(op.id, action.State(op.state), to, codeRestarted, plain); err != nil {
+			if err := b.settleTelling(op.id, action.State(op.state), to, codeRestarted, plain, true); err != nil {
 				if b.err == nil { // never a part of it
 					b.err = err
 				}

@@ -37,8 +37,8 @@ type effect struct {
 	Table      []byte   `json:"operations_hash"`
 }
 
-// change is one operation in its canonical form, before (absent if the row
-// makes it) and after.
+// change is one operation in its canonical form after the row, and before it
+// if the row is of recovery.
 type change struct {
 	Was []byte `json:"was,omitempty"`
 	Is  []byte `json:"is"`

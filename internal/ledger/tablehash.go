@@ -1,8 +1,9 @@
 package ledger
 
 import (
+	"crypto/aes"
+	"crypto/cipher"
 	"crypto/sha256"
-	"crypto/sha3"
 	"encoding/binary"
 )
 
@@ -11,19 +12,22 @@ const tableLabel = "yett ledger operation v1\n"
 // tableHash is a hash of a set of operations that follows every change in
 // constant time and needs no key: LtHash16 of Bellare and Micciancio (1997) in
 // the parameters of Lewi, Kim, Maykov and Weis (2019), 1024 sums mod 2^16 of
-// what SHAKE128 makes of each operation. Two sets with one hash are as hard to
-// find as a short vector in a lattice, some 2^200 steps.
+// what a random function makes of each operation, here AES-256 in counter mode
+// under the operation's SHA-256. Two sets with one hash are as hard to find as
+// a short vector in a lattice, some 2^200 steps, or a collision of SHA-256.
 type tableHash [1024]uint16
 
 func (h *tableHash) add(c *columns)    { h.mix(c, 1) }
 func (h *tableHash) remove(c *columns) { h.mix(c, 0xffff) }
 
 func (h *tableHash) mix(c *columns, times uint16) {
+	key := sha256.Sum256(append([]byte(tableLabel), c.encode()...))
+	block, err := aes.NewCipher(key[:])
+	if err != nil {
+		panic(err) // the length of a key is right
+	}
 	var lanes [2 * len(h)]byte
-	x := sha3.NewSHAKE128()
-	x.Write([]byte(tableLabel))
-	x.Write(c.encode())
-	x.Read(lanes[:])
+	cipher.NewCTR(block, make([]byte, aes.BlockSize)).XORKeyStream(lanes[:], lanes[:])
 	for i := range h {
 		h[i] += times * binary.BigEndian.Uint16(lanes[2*i:])
 	}
