@@ -149,7 +149,7 @@ type SessionID struct {
 type Session struct {
 	SessionID    string        `json:"session_id"`
 	State        string        `json:"state"`
-	EndReason    string        `json:"end_reason,omitempty"`
+	EndReason    string        `json:"end_reason"` // empty while it lives
 	ChannelID    string        `json:"channel_id"`
 	Unit         action.Unit   `json:"unit"`
 	Caller       action.Caller `json:"caller"`
