@@ -253,6 +253,8 @@ func TestChangedBetweenTwoRuns(t *testing.T) {
 		"DELETE FROM operations",
 		copyOf("op-executing", "op-new"),
 		copyOf("op-completed", "op-new"),
+		"DELETE FROM rows",
+		"DELETE FROM rows WHERE n=(SELECT max(n) FROM rows)",
 		"DELETE FROM epochs WHERE id=2",
 		"UPDATE epochs SET confirmed=NULL",
 		"UPDATE epochs SET confirmed=NULL WHERE id=2",
