@@ -59,7 +59,7 @@ type Status struct {
 	Home           string `json:"home"`
 	Pending        int    `json:"pending"`
 	Sessions       int    `json:"sessions"`
-	Ledger         string `json:"ledger"` // ok, or that it cannot be written
+	Ledger         string `json:"ledger"` // ok, or why nothing is executed
 }
 
 // Challenge answers vault.challenge: how to derive the keys, and a nonce.
