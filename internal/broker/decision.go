@@ -1,0 +1,131 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/yett-broker/yett/internal/action"
+	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+// fileOperationCard puts the card for one action into the queue. When the
+// queue takes none it returns the reason.
+func (ch *channel) fileOperationCard(op *operation, note string) (*approval.Item, *action.Refusal) {
+	b, s := ch.b, op.session
+	open := b.state()
+	if open == nil {
+		return nil, &action.Refusal{Code: wire.ReasonNoApprover}
+	}
+	digest := hexOf(op.record.Digest)
+	item, err := b.queue.File(approval.Proposal{
+		Caller: op.subject, Equal: "action\n" + digest + note, NoKey: op.subject + "\n" + digest, SessionID: s.ID,
+		Verified: b.verified(ch, s.Caller), Claimed: approval.ClaimedOf(s.Caller, ""),
+		Granting: approval.Granting{Unit: action.UnitOperation, LongestEnd: s.Status().ExpiresAt, Note: note,
+			Capabilities: []approval.Capability{cardCapability(open.policy, op.request.Capability)}},
+		Request: approval.NewRequest(op.id, op.request),
+	})
+	switch {
+	case errors.Is(err, approval.ErrKeptNo):
+		return nil, &action.Refusal{Code: wire.ReasonDenied}
+	case errors.Is(err, approval.ErrTooMany):
+		return nil, &action.Refusal{Code: wire.ReasonNoApprover, Detail: "Too many cards of this caller wait."}
+	case err != nil:
+		b.Log.Error("filing a card", "error", err)
+		return nil, &action.Refusal{Code: wire.ReasonNoApprover}
+	}
+	return item, nil
+}
+
+// queueForCard makes the operation durable as queued and files its card.
+func (ch *channel) queueForCard(op *operation) *wire.Error {
+	b := ch.b
+	ctx, cancel := context.WithTimeout(context.Background(), ledgerTime)
+	defer cancel()
+	if _, err := b.Ledger.Queue(ctx, op.record, op.row("queued", nil)); err != nil {
+		return b.beginFailed(op, err)
+	}
+	op.setDurable()
+	item, none := ch.fileOperationCard(op, "")
+	if none != nil {
+		_, fail := b.deny(op, none.Code, none.Detail, wire.ActionRequest{})
+		return fail
+	}
+	op.mu.Lock()
+	op.card = item
+	op.mu.Unlock()
+	b.ops.setQueued(op.queueKey(), op)
+	go b.watchCard(op, item)
+	return nil
+}
+
+// watchCard settles a queued operation although nobody asks: a no, an expiry, a
+// withdrawal, or a yes that nobody applied while session and card lasted.
+func (b *Broker) watchCard(op *operation, item *approval.Item) {
+	<-item.Done()
+	d := item.Decision()
+	if !d.Granted() {
+		b.deny(op, d.Code, "", wire.ActionRequest{})
+		return
+	}
+	end := time.NewTimer(item.End() - b.Clock.SinceBoot())
+	defer end.Stop()
+	code := wire.ReasonApprovalExpired
+	select {
+	case <-op.done:
+		return
+	case <-end.C:
+	case <-op.session.Context().Done():
+		code = withdrawCode(op.session.EndReason())
+	}
+	if op.start() {
+		b.deny(op, code, "", wire.ActionRequest{})
+	}
+}
+
+// awaitDecision waits for the card of a queued operation and then runs it, for
+// as long as the caller is there. A decision that comes later runs nothing by
+// itself: it applies when the same session asks again.
+func (ch *channel) awaitDecision(op *operation, sequence, waitMS int64) (any, *wire.Error) {
+	op.mu.Lock()
+	card := op.card
+	op.mu.Unlock()
+	if card == nil {
+		op.wait(ch, waitMS)
+		return op.view(sequence), nil
+	}
+	deadline := newDeadline(waitMS)
+	defer deadline.stop()
+	select {
+	case <-card.Done():
+	default:
+		select {
+		case <-card.Done():
+		case <-op.done:
+		case <-deadline.c:
+		case <-ch.closed:
+		}
+	}
+	if d := card.Decision(); d.Granted() && ch.b.Clock.SinceBoot() >= card.End() && op.start() {
+		return ch.b.deny(op, wire.ReasonApprovalExpired, "", wire.ActionRequest{Sequence: sequence})
+	} else if d.Granted() && op.ch == ch {
+		ch.b.ops.clearQueued(op.queueKey(), op)
+		return ch.run(op, sequence, deadline.leftMS())
+	} else if d.Granted() { // the session that asked may still apply it
+		op.wait(ch, deadline.leftMS())
+	} else if d.Choice != "" && !d.Granted() {
+		<-op.done // denied by the watcher of the card
+	}
+	return op.view(sequence), nil
+}
+
+// decided returns the decision on the operation's own card.
+func (op *operation) decided() approval.Decision {
+	op.mu.Lock()
+	defer op.mu.Unlock()
+	if op.card == nil {
+		return approval.Decision{}
+	}
+	return op.card.Decision()
+}
