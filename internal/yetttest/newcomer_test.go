@@ -4,7 +4,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/yett-broker/yett/internal/wire"
@@ -13,7 +15,6 @@ import (
 // TestClosedDescriptorIsNoPassphrase: a descriptor that nobody left open is not
 // taken for one, even where the runtime has a file of its own under its number.
 func TestClosedDescriptorIsNoPassphrase(t *testing.T) {
-	b := New(t)
 	home := filepath.Join(t.TempDir(), "h")
 	for _, fd := range []string{"3", "4", "5", "6", "7", "9"} {
 		out, err := exec.Command(Bin("yett"), "init", "--home", home, "--passphrase-fd", fd, "--json").CombinedOutput()
@@ -24,11 +25,49 @@ func TestClosedDescriptorIsNoPassphrase(t *testing.T) {
 			t.Fatalf("descriptor %s: a vault was made", fd)
 		}
 	}
-	if r := b.RunWith("", Passphrase, "init", "--recovery-fd", "5"); r.Code != 1 && r.Code != 2 {
-		t.Errorf("recovery to a closed descriptor: exit %d", r.Code)
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
 	}
-	if r := b.RunPlain("status", "--home", ""); r.Code != 2 && r.Code != 4 {
-		t.Errorf("an empty home: exit %d %s", r.Code, r.Stderr)
+	defer r.Close()
+	w.WriteString(Passphrase + "\n")
+	w.Close()
+	for _, recovery := range []string{"3", "5", "7"} { // 3 is open, for reading only
+		c := exec.Command(Bin("yett"), "init", "--home", home, "--passphrase-fd", "3", "--recovery-fd", recovery, "--json")
+		c.ExtraFiles = []*os.File{r}
+		out, err := c.CombinedOutput()
+		if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 2 {
+			t.Errorf("recovery to descriptor %s: %v %s", recovery, err, out)
+		}
+		if _, err := os.Lstat(home); err == nil {
+			t.Fatalf("recovery to descriptor %s: a vault was made and its code is lost", recovery)
+		}
+	}
+	out, err := exec.Command(Bin("yett"), "status", "--home", "", "--json").CombinedOutput()
+	if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 2 || !strings.Contains(string(out), "--home is empty") {
+		t.Errorf("an empty home: %v %s", err, out)
+	}
+}
+
+// TestOwnDescriptorIsNoPassphrase: once the command has connected, descriptors
+// of its own lie under the next numbers; none of them is read.
+func TestOwnDescriptorIsNoPassphrase(t *testing.T) {
+	b := New(t)
+	b.Serve()
+	for fd := 3; fd < 12; fd++ {
+		if flags, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_GETFD, 0); errno == 0 && flags&syscall.FD_CLOEXEC == 0 {
+			continue // whoever runs the tests left it open for us too
+		}
+		out, err := exec.Command(Bin("yett"), "unlock", "--home", b.Home, "--passphrase-fd", strconv.Itoa(fd), "--json").CombinedOutput()
+		if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 2 || !strings.Contains(string(out), "is not open") {
+			t.Errorf("descriptor %d: %v %s", fd, err, out)
+		}
+	}
+	b.Unlock()
+	for _, row := range b.Activity() {
+		if row.Kind == "unlock.refused" {
+			t.Error("a descriptor of the command's own counted as a wrong passphrase")
+		}
 	}
 }
 
