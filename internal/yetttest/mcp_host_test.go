@@ -39,7 +39,9 @@ type host struct {
 
 	wait     chan struct{} // not nil: the host does not read before it is closed
 	onSocket bool          // standard input is a socket, as Node makes it
-	nextID   int
+	// pair makes standard input in another way: our end and the shim's.
+	pair   func() (mine, its *os.File, err error)
+	nextID int
 }
 
 // startShim starts yett-mcp over pipes, without any environment. The agent is
@@ -65,7 +67,11 @@ func (b *Broker) host(cmd *exec.Cmd, stderr *os.File) *host {
 
 func (h *host) start() *host {
 	h.t.Helper()
-	inW, inR, err := link(h.onSocket)
+	pair := h.pair
+	if pair == nil {
+		pair = func() (mine, its *os.File, err error) { return link(h.onSocket) }
+	}
+	inW, inR, err := pair()
 	must(h.t, err)
 	outR, outW, err := os.Pipe()
 	must(h.t, err)

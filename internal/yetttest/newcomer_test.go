@@ -131,3 +131,28 @@ commands = ["echo *"]
 		t.Fatalf("%+v %s", op, op.Result)
 	}
 }
+
+// TestApplyTakesBackWhatReadsDifferently: a grant covers what its card said. A
+// capability that says something else now must be asked for again, and a card
+// that waits for it is void; the others stay.
+func TestApplyTakesBackWhatReadsDifferently(t *testing.T) {
+	up := StartUpstream(t, canary)
+	b := Start(t, up.Access(), "demo", canary)
+	c := b.Granted("http:demo.read", "http:demo.write")
+	waiting := b.Open()
+	waiting.OpenSession("http:demo.read")
+	b.WaitCard()
+	b.Apply(strings.Replace(up.Access(), `methods = ["GET", "HEAD"]`, `methods = ["GET", "HEAD", "DELETE"]`, 1))
+	for _, method := range []string{"GET", "DELETE"} {
+		op := c.MustAct("http:demo.read", map[string]any{"method": method, "path": "/v1/x"})
+		if op.State != "denied" || op.Reason.Code != wire.ReasonCapabilityNotGranted {
+			t.Errorf("%s under the old grant: %+v", method, op)
+		}
+	}
+	if op := c.MustAct("http:demo.write", map[string]any{"method": "POST", "path": "/v1/x"}); op.State != "completed" {
+		t.Errorf("what was not changed: %+v", op)
+	}
+	if cards := b.Pending(); len(cards) != 0 {
+		t.Errorf("%d cards of the old text still wait", len(cards))
+	}
+}
