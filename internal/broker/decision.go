@@ -2,41 +2,11 @@ package broker
 
 import (
 	"context"
-	"errors"
 	"time"
 
-	"github.com/yett-broker/yett/internal/action"
 	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/wire"
 )
-
-// fileOperationCard puts the card for one action into the queue. When the
-// queue takes none it returns the reason.
-func (ch *channel) fileOperationCard(op *operation, note string) (*approval.Item, *action.Refusal) {
-	b, s := ch.b, op.session
-	open := b.state()
-	if open == nil {
-		return nil, &action.Refusal{Code: wire.ReasonNoApprover}
-	}
-	digest := hexOf(op.record.Digest)
-	item, err := b.queue.File(approval.Proposal{
-		Caller: op.subject, Equal: "action\n" + digest + note, NoKey: op.subject + "\n" + digest, SessionID: s.ID,
-		Verified: b.verified(ch, s.Caller), Claimed: approval.ClaimedOf(s.Caller, ""),
-		Granting: approval.Granting{Unit: action.UnitOperation, LongestEnd: s.Status().ExpiresAt, Note: note,
-			Capabilities: []approval.Capability{cardCapability(open.policy, op.request.Capability)}},
-		Request: approval.NewRequest(op.id, op.request),
-	})
-	switch {
-	case errors.Is(err, approval.ErrKeptNo):
-		return nil, &action.Refusal{Code: wire.ReasonDenied}
-	case errors.Is(err, approval.ErrTooMany):
-		return nil, &action.Refusal{Code: wire.ReasonNoApprover, Detail: "Too many cards of this caller wait."}
-	case err != nil:
-		b.Log.Error("filing a card", "error", err)
-		return nil, &action.Refusal{Code: wire.ReasonNoApprover}
-	}
-	return item, nil
-}
 
 // queueForCard makes the operation durable as queued and files its card.
 func (ch *channel) queueForCard(op *operation) *wire.Error {

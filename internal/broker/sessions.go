@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -113,45 +111,6 @@ func (ch *channel) requestAccess(s *session.Session, m wire.AccessRequest) (any,
 		return nil, fail
 	}
 	return ch.waitSession(s, wire.SessionWait{WaitMS: m.WaitMS})
-}
-
-// fileAccessCard puts the card for capabilities of a session into the queue.
-// When the person said no a moment ago, there is no card and the reason is
-// that no.
-func (ch *channel) fileAccessCard(s *session.Session, p *access.Policy, wanted []string, purpose string, first bool) *wire.Error {
-	b := ch.b
-	g := approval.Granting{Unit: s.Caller.Unit, LongestEnd: s.Status().ExpiresAt}
-	for _, name := range wanted {
-		g.Capabilities = append(g.Capabilities, cardCapability(p, name))
-	}
-	subject := subjectKey(s.Caller)
-	set := strings.Join(wanted, "\n")
-	item, err := b.queue.File(approval.Proposal{
-		Caller: subject, Equal: "access\n" + set, NoKey: subject + "\n" + set, SessionID: s.ID,
-		Verified: b.verified(ch, s.Caller), Claimed: approval.ClaimedOf(s.Caller, purpose), Granting: g,
-		Settled: func(d approval.Decision) { settleAccess(s, wanted, first, d) },
-	})
-	switch {
-	case errors.Is(err, approval.ErrKeptNo):
-		ch.setCard(nil, wire.NewReason(wire.ReasonDenied, ""))
-		s.Activate()
-		return nil
-	case errors.Is(err, approval.ErrTooMany):
-		return wire.Errorf(wire.CodeBusy, "Too many cards of this caller wait for a person.")
-	case err != nil:
-		b.Log.Error("filing a card", "error", err)
-		return wire.NewError(wire.CodeInternal)
-	}
-	ch.setCard(item, nil)
-	return nil
-}
-
-// settleAccess applies a decision to the session before anybody can see it.
-func settleAccess(s *session.Session, wanted []string, first bool, d approval.Decision) {
-	if d.Granted() {
-		s.Grant(wanted, d.Until, d.Choice == approval.ChoiceOnce, first)
-	}
-	s.Activate()
 }
 
 func (ch *channel) setCard(item *approval.Item, reason *wire.Reason) {
@@ -288,26 +247,6 @@ func listPolicy(p *access.Policy) wire.AccessListResult {
 	return r
 }
 
-// cardCapability describes a known capability in the words of the access file.
-func cardCapability(p *access.Policy, name string) approval.Capability {
-	c, _ := p.Capability(name)
-	v := approval.Capability{Name: c.Name, Methods: c.Methods, Paths: c.Paths, Query: c.Query, Commands: c.Commands}
-	if c.Budget != nil {
-		v.Budget = c.Budget.String()
-	}
-	if c.Confirm == access.ConfirmEach {
-		v.Confirm = c.Confirm
-	}
-	if c.Kind == action.KindHTTP {
-		cred, _ := p.Credential(c.Credential)
-		v.Target, v.Insecure = cred.Origin.String(), cred.Insecure
-		return v
-	}
-	h, _ := p.Host(c.Host)
-	v.Target = fmt.Sprintf("%s@%s", h.User, h.Address)
-	return v
-}
-
 // subjectKey names the process that an authorization is about: boot and pidfs
 // inode, or below kernel 6.9 pid and start time.
 func subjectKey(c action.Caller) string {
@@ -316,15 +255,6 @@ func subjectKey(c action.Caller) string {
 		return fmt.Sprintf("%s:%d", k.BootID, k.PidfsInode)
 	}
 	return fmt.Sprintf("%s:%d.%d", k.BootID, k.PID, k.StartTicks)
-}
-
-func (b *Broker) verified(ch *channel, c action.Caller) approval.Verified {
-	v := approval.VerifiedOf(ch.id.ID, c)
-	v.Profile, v.Limits = Profile, Limits
-	if b.Location.Test {
-		v.Home = b.Location.Home
-	}
-	return v
 }
 
 // refusals limits how many refusals of one channel become rows: 20 a second,
