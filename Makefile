@@ -1,13 +1,14 @@
 # build  both programs, static, into bin/
 # try    the whole job with real parts in a scratch home (YES=1 approves by itself)
 # test   everything: formatting, vet, macOS builds, all tests with the race detector
+# controls  that each test of a control fails when the control is removed (long)
 # bench  what it costs, ratios first
 
 GO      ?= go
 YES     ?=
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo 0.0.0-dev)
 
-.PHONY: build try test bench
+.PHONY: build try test controls bench
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/...
@@ -24,6 +25,11 @@ test:
 	GOOS=darwin GOARCH=amd64 CGO_ENABLED=0 $(GO) build -buildvcs=false ./... && GOOS=darwin GOARCH=amd64 CGO_ENABLED=0 $(GO) vet ./...
 	@scripts/node-modules
 	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 12m ./...
+
+controls:
+	@scripts/need gcc:gcc node:nodejs npm:npm sshd:openssh-server setpriv:util-linux
+	@scripts/node-modules
+	$(GO) run ./controls
 
 bench: build
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -o bin/ ./bench ./bench/baremcp
