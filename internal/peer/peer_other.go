@@ -42,6 +42,9 @@ func OfPair(*os.File) (*Process, error) { return nil, errMissing }
 // Parent refuses.
 func Parent() (*Process, error) { return nil, errMissing }
 
+// Kinship refuses.
+func Kinship(_, _ *Process) (action.Kinship, error) { return action.Kinship{}, errMissing }
+
 func (p *Process) PID() int                        { return 0 }
 func (p *Process) Evidence() action.Process        { return action.Process{} }
 func (p *Process) Recheck() error                  { return errMissing }

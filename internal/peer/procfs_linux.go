@@ -12,6 +12,7 @@ import (
 // statFacts are from /proc/PID/stat.
 type statFacts struct {
 	comm       string
+	session    int
 	tty        int
 	startTicks uint64
 }
@@ -46,6 +47,10 @@ func parseStat(text string) (statFacts, error) {
 	if len(fields) < 20 {
 		return statFacts{}, errors.New("stat: too few fields")
 	}
+	session, err := strconv.Atoi(fields[6-3])
+	if err != nil {
+		return statFacts{}, fmt.Errorf("stat: session: %w", err)
+	}
 	tty, err := strconv.Atoi(fields[7-3])
 	if err != nil {
 		return statFacts{}, fmt.Errorf("stat: terminal: %w", err)
@@ -54,7 +59,7 @@ func parseStat(text string) (statFacts, error) {
 	if err != nil {
 		return statFacts{}, fmt.Errorf("stat: start time: %w", err)
 	}
-	return statFacts{comm: text[open+1 : end], tty: tty, startTicks: start}, nil
+	return statFacts{comm: text[open+1 : end], session: session, tty: tty, startTicks: start}, nil
 }
 
 func readStatus(pid int) (statusFacts, error) {

@@ -24,7 +24,7 @@ func TestSeeds(t *testing.T) {
 		t.Fatal("no seeds")
 	}
 	st, err := parseStat(statSeeds[1])
-	if err != nil || st != (statFacts{comm: "a) b) (c", tty: 34816, startTicks: 99}) {
+	if err != nil || st != (statFacts{comm: "a) b) (c", session: 7, tty: 34816, startTicks: 99}) {
 		t.Errorf("parseStat = %+v, %v", st, err)
 	}
 	status, err := parseStatus(statusSeeds[0])

@@ -56,6 +56,8 @@ func init() { // the roles start each other
 		"stdio":     playStdio,
 		"shim":      playShim,
 		"judge":     playJudge,
+		"family":    playFamily,
+		"chain":     playChain,
 	}
 }
 
