@@ -3,9 +3,16 @@
 //
 // A card is one immutable JSON document. Its four parts keep apart what the
 // system established (verified), what the caller says (claimed), what a yes
-// would give (granting) and the action itself (request). Every string in a
-// card passes Escape at the one place where cards are written, so that no text
-// of an agent can hide, reorder or imitate anything.
+// would give (granting) and the action itself (request). Each fact about a
+// process stands under its source: kernel, filesystem, or in the claimed part.
+// Every string in a card passes Escape at the one place where cards are
+// written, so that no text of an agent can hide, reorder or imitate anything.
+//
+// The document is canonical JSON by RFC 8785 (JCS), restricted to what a card
+// has: objects, arrays, strings, true, false, null and integers, the latter
+// with all their digits also beyond 2^53. Times are RFC 3339 in UTC.
+// testdata/canonical.json has vectors of the form, testdata/decisions.json of
+// digest, message and proof.
 //
 //	digest  = SHA-256("yett-card-v1\n" ‖ document)
 //	message = "yett-decision-v1\n" digest-hex "\n" choice "\n" until "\n" nonce
@@ -64,15 +71,30 @@ type Verified struct {
 	Agent     Process  `json:"agent"`
 	Shim      *Process `json:"shim,omitempty"`
 	Words     []string `json:"words"`
-	Profile   string   `json:"profile"`
-	Limits    string   `json:"limits"` // what this profile does not stop
-	Home      string   `json:"home,omitempty"`
+	// Chain is what led to the agent, nearest first: context, no ground. ChainCut
+	// tells that it goes on where nobody could look.
+	Chain    []Ancestor `json:"chain"`
+	ChainCut bool       `json:"chain_cut,omitempty"`
+	// NotKnown says what nobody established, in words: which code a runtime
+	// runs, what a hidden program is, why there is no digest.
+	NotKnown []string `json:"not_known"`
+	// OtherSessions is how many live sessions the agent has besides this one:
+	// every shim of one agent is a session of its own.
+	OtherSessions int    `json:"other_sessions"`
+	Profile       string `json:"profile"`
+	Limits        string `json:"limits"` // what this profile does not stop
+	Home          string `json:"home,omitempty"`
 }
 
 // Process has the kernel's and the file system's facts; claims stand elsewhere.
 type Process struct {
 	Kernel     action.KernelFacts `json:"kernel"`
 	Filesystem action.FileFacts   `json:"filesystem"`
+}
+
+// Ancestor is one process of the chain, with the kernel's facts.
+type Ancestor struct {
+	Kernel action.Ancestor `json:"kernel"`
 }
 
 // Claimed is what the caller says of itself and of its reasons.
@@ -137,13 +159,31 @@ func NewRequest(operationID string, r action.Request) *Request {
 
 // VerifiedOf takes the facts of a caller, and ClaimedOf what it says.
 func VerifiedOf(channelID string, c action.Caller) Verified {
-	v := Verified{ChannelID: channelID, Role: c.Role, Words: append([]string{}, c.Words...)}
 	s := c.Subject()
+	v := Verified{ChannelID: channelID, Role: c.Role, Words: append([]string{}, c.Words...), NotKnown: notKnown(s)}
 	v.Agent = Process{s.Kernel, s.Filesystem}
 	if c.Agent != nil {
 		v.Shim = &Process{c.Peer.Kernel, c.Peer.Filesystem}
 	}
 	return v
+}
+
+// notKnown says what the evidence of a process leaves open.
+func notKnown(p action.Process) []string {
+	open := []string{}
+	switch p.Kernel.ExeState {
+	case "hidden":
+		open = append(open, "which program this is: it does not let other programs look")
+	case "memory":
+		open = append(open, "where this program comes from: there is no file of it")
+	}
+	if p.Claimed.Runtime != "" {
+		open = append(open, "which code the runtime runs: what names a script is chosen by the process")
+	}
+	if p.Filesystem.NotHashed != "" {
+		open = append(open, "the content of the program: "+p.Filesystem.NotHashed)
+	}
+	return open
 }
 
 // ClaimedOf takes what a caller says of itself, and the purpose it gave.

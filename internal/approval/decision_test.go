@@ -69,33 +69,67 @@ func TestDomainsAreApart(t *testing.T) {
 }
 
 func TestTag(t *testing.T) {
-	if len(words) != 64 {
+	if len(words) != 256 {
 		t.Errorf("%d words", len(words))
 	}
 	distinct := map[string]bool{}
-	for _, w := range words {
-		if w != Escape(w, 100) || w != strings.ToLower(w) || strings.ContainsAny(w, " -") {
+	for i, w := range words {
+		if w != Escape(w, 100) || w != strings.ToLower(w) || strings.ContainsAny(w, " -") || len(w) > 9 {
 			t.Errorf("%q is no plain word", w)
+		}
+		for _, other := range words[:i] {
+			if near(w, other) {
+				t.Errorf("%q and %q differ in one letter", w, other)
+			}
 		}
 		distinct[w] = true
 	}
 	if len(distinct) != len(words) {
 		t.Errorf("%d of %d words are distinct", len(distinct), len(words))
 	}
-	if got, want := Tag("a_1"), "cricket jasper"; got != want {
+	if got, want := Tag("a_1"), "quail orchid"; got != want {
 		t.Errorf("the tag of a_1 is %q, want %q", got, want)
 	}
 	seen := map[string]bool{}
 	first, second := map[string]bool{}, map[string]bool{}
-	for i := range 4096 {
-		tag := Tag(strings.Repeat("x", i))
+	for i := range 65536 {
+		tag := Tag(strings.Repeat("x", i%256) + strings.Repeat("y", i/256))
 		a, b, ok := strings.Cut(tag, " ")
 		if !ok || !distinct[a] || !distinct[b] {
 			t.Fatalf("tag %q", tag)
 		}
 		seen[tag], first[a], second[b] = true, true, true
 	}
-	if len(first) != 64 || len(second) != 64 || len(seen) < 2300 { // of 4096 draws from 4096, 2589 are expected
+	if len(first) != 256 || len(second) != 256 || len(seen) < 40_000 { // of 65,536 draws from as many, 41,427 are expected
 		t.Errorf("%d and %d words and %d tags are in use", len(first), len(second), len(seen))
+	}
+}
+
+// near reports whether one letter more, less or changed makes b of a.
+func near(a, b string) bool {
+	if len(a) > len(b) {
+		a, b = b, a
+	}
+	same := 0
+	for same < len(a) && a[same] == b[same] {
+		same++
+	}
+	if len(a) == len(b) {
+		return a[min(same+1, len(a)):] == b[min(same+1, len(b)):]
+	}
+	return len(b) == len(a)+1 && a[same:] == b[same+1:]
+}
+
+// Two cards that wait at the same time never have the same tag, so the words
+// that an agent was told lead to its card and to no other.
+func TestNoTwoWaitingCardsHaveOneTag(t *testing.T) {
+	q, _ := testQueue()
+	seen := map[string]bool{}
+	for i := range 1500 { // without the control two of them share one with a chance of 1 - 10^-7
+		card := mustFile(t, q, ask(strings.Repeat("p", i/90), strings.Repeat("x", i))).Card
+		if seen[card.Tag] {
+			t.Fatalf("card %d has the tag of another: %s", i, card.Tag)
+		}
+		seen[card.Tag] = true
 	}
 }

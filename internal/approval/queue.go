@@ -1,13 +1,13 @@
 package approval
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/yett-broker/yett/internal/action"
 )
 
 // Errors that the broker branches on.
@@ -20,12 +20,8 @@ var (
 	ErrChoice  = errors.New("the choice is not one that the card offers")
 )
 
-// Limits of one caller, and how long a no is kept.
-const (
-	maxWaiting   = 100
-	maxPerSecond = 20
-	keepNo       = time.Minute
-)
+// keepNo is how long a no is kept.
+const keepNo = time.Minute
 
 // Decision is what became of a card.
 type Decision struct {
@@ -46,6 +42,7 @@ type Item struct {
 	SessionID    string
 	AskedAt      time.Time
 
+	asked    atomic.Int32  // how often: once, and once more for each equal proposal
 	end      time.Duration // since boot
 	done     chan struct{}
 	decision Decision // written before done is closed, read after
@@ -53,6 +50,9 @@ type Item struct {
 
 // ID returns the approval id.
 func (i *Item) ID() string { return i.Card.ApprovalID }
+
+// Asked is how often the caller has asked for this while the card waited.
+func (i *Item) Asked() int { return int(i.asked.Load()) }
 
 // End is the end of the card on the boot clock. A decision that came before it
 // may be applied until then.
@@ -78,13 +78,19 @@ type Clock interface {
 	SinceBoot() time.Duration
 }
 
-// Queue holds the cards that wait, in the order in which they came.
+// Queue holds the cards that wait, in the order in which they came. It lists
+// them in turn between callers: the oldest card of each caller first, then the
+// second of each. So a caller that files a hundred cards stands with one of
+// them before the first card of the next caller, not with a hundred. The memory
+// of all cards is bounded; when it is used up, whoever holds the most of it
+// loses its newest card to a caller that holds less.
 type Queue struct {
 	instance string
 	clock    Clock
 
 	mu    sync.Mutex
-	items []*waiting
+	items []*waiting               // by age
+	bytes int                      // of their documents
 	nos   map[string]time.Duration // kept no by key → end, since boot
 	paid  map[string]time.Duration // when a caller's allowance is full again, since boot
 }
@@ -130,6 +136,7 @@ func (q *Queue) File(p Proposal) (*Item, error) {
 	count := 0
 	for _, w := range q.items {
 		if w.equal == p.Equal && w.SessionID == p.SessionID {
+			w.asked.Add(1)
 			return w.Item, nil
 		}
 		if w.caller == p.Caller {
@@ -142,18 +149,22 @@ func (q *Queue) File(p Proposal) (*Item, error) {
 	if count >= maxWaiting || !q.allowLocked(p.Caller, now) {
 		return nil, ErrTooMany
 	}
-	w, err := q.newItem(p, now)
+	w, err := q.newItemLocked(p, now)
 	if err != nil {
 		return nil, err
 	}
+	if !q.makeRoomLocked(p.Caller, len(w.Document)) {
+		return nil, ErrTooMany
+	}
 	q.items = append(q.items, w)
+	q.bytes += len(w.Document)
 	w.timer = time.AfterFunc(CardLife, func() { q.expire(w) })
 	return w.Item, nil
 }
 
-func (q *Queue) newItem(p Proposal, now time.Duration) (*waiting, error) {
+func (q *Queue) newItemLocked(p Proposal, now time.Duration) (*waiting, error) {
 	at := q.clock.Now().UTC().Truncate(time.Millisecond)
-	id := action.NewID("a_")
+	id := q.newIDLocked()
 	card := Card{Format: 1, ApprovalID: id, Tag: Tag(id), BrokerInstance: q.instance, ExpiresAt: at.Add(CardLife),
 		Verified: p.Verified, Claimed: p.Claimed, Granting: p.Granting, Request: p.Request}
 	if card.Granting.LongestEnd.IsZero() {
@@ -164,27 +175,11 @@ func (q *Queue) newItem(p Proposal, now time.Duration) (*waiting, error) {
 		return nil, err
 	}
 	item := &Item{Card: card, Document: doc, Digest: Digest(doc), SessionID: p.SessionID, AskedAt: at, end: now + CardLife, done: make(chan struct{})}
+	item.asked.Store(1)
 	for _, c := range p.Granting.Capabilities {
 		item.Capabilities = append(item.Capabilities, c.Name)
 	}
 	return &waiting{Item: item, caller: p.Caller, equal: p.Equal, noKey: p.NoKey, settled: p.Settled}, nil
-}
-
-// allowLocked lets a caller file maxWaiting cards at once and maxPerSecond on
-// and on.
-func (q *Queue) allowLocked(caller string, now time.Duration) bool {
-	const full = maxWaiting * time.Second / maxPerSecond
-	for c, free := range q.paid {
-		if free <= now {
-			delete(q.paid, c) // all of its allowance is back
-		}
-	}
-	free := max(q.paid[caller], now) + time.Second/maxPerSecond
-	if free > now+full {
-		return false
-	}
-	q.paid[caller] = free
-	return true
 }
 
 // Get returns a waiting card.
@@ -222,16 +217,31 @@ func (q *Queue) sweepLocked(now time.Duration) {
 	}
 }
 
-// List returns the waiting cards, oldest first.
+// List returns the waiting cards in turn between callers: see Queue.
 func (q *Queue) List() []*Item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.sweepLocked(q.clock.SinceBoot())
-	out := []*Item{}
+	turn, turns := map[string]int{}, map[*waiting]int{}
 	for _, w := range q.items {
-		out = append(out, w.Item)
+		turns[w] = turn[w.caller]
+		turn[w.caller]++
+	}
+	inTurn := slices.Clone(q.items)
+	slices.SortStableFunc(inTurn, func(a, b *waiting) int { return cmp.Compare(turns[a], turns[b]) })
+	out := make([]*Item, len(inTurn))
+	for i, w := range inTurn {
+		out[i] = w.Item
 	}
 	return out
+}
+
+// Len is how many cards wait.
+func (q *Queue) Len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.sweepLocked(q.clock.SinceBoot())
+	return len(q.items)
 }
 
 // Decide settles a card once. record is called while the queue is held, after
@@ -307,6 +317,7 @@ func (q *Queue) settleLocked(w *waiting, d Decision) {
 		return
 	}
 	q.items = slices.Delete(q.items, i, i+1)
+	q.bytes -= len(w.Document)
 	w.timer.Stop()
 	if w.settled != nil {
 		w.settled(d)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -104,27 +105,81 @@ func wantSettled(t *testing.T, i *Item, want Decision) {
 	}
 }
 
-func TestCardsStandInTheOrderInWhichTheyCame(t *testing.T) {
+// The cards of one caller stand in the order in which they came; between
+// callers they stand in turn. A flood of one caller does not push away the
+// first card of the next.
+func TestCardsStandInTurn(t *testing.T) {
 	q, clock := testQueue()
-	var want []string
-	for i := range 30 {
-		want = append(want, mustFile(t, q, ask(fmt.Sprint("p", i%3), fmt.Sprint(i))).ID())
+	file := func(caller, what string) string {
 		clock.pass(time.Second)
+		return mustFile(t, q, ask(caller, what)).ID()
 	}
-	if got := ids(q.List()); !slices.Equal(got, want) {
+	var flood []string
+	for i := range 50 {
+		flood = append(flood, file("flood", fmt.Sprint(i)))
+	}
+	a1, b1, a2 := file("a", "1"), file("b", "1"), file("a", "2")
+	flood = append(flood, file("flood", "more"))
+	want := slices.Concat(flood[:1], []string{a1, b1}, flood[1:2], []string{a2}, flood[2:])
+	if got := ids(q.List()); !slices.Equal(got, want) || q.Len() != len(want) {
 		t.Errorf("order %v, want %v", got, want)
 	}
-	middle, err := q.Get(want[10])
+	first, err := q.Get(flood[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	deny(t, q, middle)
-	want = slices.Delete(want, 10, 11)
+	deny(t, q, first)
+	want = slices.Concat([]string{flood[1], a1, b1, flood[2], a2}, flood[3:])
 	if got := ids(q.List()); !slices.Equal(got, want) {
 		t.Errorf("after one decision %v, want %v", got, want)
 	}
-	if _, err := q.Get(middle.ID()); !errors.Is(err, ErrUnknown) {
+	if _, err := q.Get(first.ID()); !errors.Is(err, ErrUnknown) {
 		t.Errorf("a decided card: %v", err)
+	}
+}
+
+// The memory of all cards is bounded. Whoever holds the most of it gives way to
+// a caller that holds less, newest card first, and never the other way round.
+func TestC14_CardsOfAllCallersAreBounded(t *testing.T) {
+	q, _ := testQueue()
+	big := func(caller string, n int) Proposal {
+		p := ask(caller, fmt.Sprint(n))
+		p.Request = &Request{Body: strings.Repeat("\x01", capRequest)} // some 130 KB each
+		return p
+	}
+	kept := mustFile(t, q, big("small", 0))
+	var newest *Item
+	full := false
+	for c := 0; !full; c++ {
+		for n := range maxWaiting {
+			i, err := q.File(big(fmt.Sprint("flood", c), n))
+			if full = err != nil; full {
+				if !errors.Is(err, ErrTooMany) {
+					t.Fatal(err)
+				}
+				break
+			}
+			if c == 0 {
+				newest = i
+			}
+		}
+		if c > 20 {
+			t.Fatal("there is no bound")
+		}
+	}
+	if q.bytes > maxAllBytes || q.bytes < maxAllBytes*9/10 {
+		t.Errorf("%d bytes are held", q.bytes)
+	}
+	if other := mustFile(t, q, big("other", 0)); !waits(kept) || !waits(other) {
+		t.Error("the card of a caller with one card had to go")
+	}
+	if waits(newest) {
+		t.Error("the caller with the most cards has lost none")
+	}
+	wantSettled(t, newest, Decision{Choice: ChoiceDeny, Code: "no_approver"})
+	q.WithdrawIf(func(*Item) bool { return true }, "revoked")
+	if q.bytes != 0 {
+		t.Errorf("%d bytes of no card are held", q.bytes)
 	}
 }
 

@@ -1,8 +1,6 @@
 package approval
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
@@ -21,9 +19,9 @@ const (
 )
 
 // write is the one place where a card becomes bytes. Every string in it is
-// escaped and capped; object members are sorted by name. Where what the caller
-// chose still makes the document too long for one frame, its caps are halved
-// until it fits; the caps of verified and granting stay.
+// escaped and capped before it is encoded. Where what the caller chose still
+// makes the document too long for one frame, its caps are halved until it fits;
+// the caps of verified and granting stay.
 func write(c Card) ([]byte, error) {
 	for text, request := capText, capRequest; ; text, request = text/2, request/2 {
 		doc, err := writeCapped(c, text, request)
@@ -42,17 +40,7 @@ func writeCapped(c Card, text, request int) ([]byte, error) {
 	c = escaped(reflect.ValueOf(c), capText).Interface().(Card)
 	c.Claimed = escaped(reflect.ValueOf(claimed), text).Interface().(Claimed)
 	c.Request = escaped(reflect.ValueOf(action), request).Interface().(*Request)
-	raw, err := json.Marshal(c)
-	if err != nil {
-		return nil, err
-	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
-	var tree map[string]any
-	if err := dec.Decode(&tree); err != nil {
-		return nil, err
-	}
-	return json.Marshal(tree) // sorts the members of every object
+	return canonical(c)
 }
 
 // escaped returns a deep copy of v with every string escaped. It runs before

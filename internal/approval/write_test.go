@@ -301,7 +301,7 @@ func TestCanonicalBytesAreStable(t *testing.T) {
 		action.FileFacts{Size: 120_000_000, Mode: "0755", SHA256: "ab12"},
 	}
 	c := Card{Format: 1, ApprovalID: "a_1", Tag: "cricket jasper", BrokerInstance: "b_1", ExpiresAt: at,
-		Verified: Verified{ChannelID: "c_1", Role: "shim", Agent: agent, Words: []string{"program hidden"}, Profile: "desktop", Limits: "It says <what> & \"why\".",
+		Verified: Verified{ChannelID: "c_1", Role: "shim", Agent: agent, Words: []string{"program hidden"}, NotKnown: []string{"which program this is"}, OtherSessions: 2, Chain: []Ancestor{{action.Ancestor{PID: 4710, ExePath: "/bin/sh"}}}, Profile: "desktop", Limits: "It says <what> & \"why\".",
 			Shim: &Process{action.KernelFacts{PID: 4712, ExeState: "file"}, action.FileFacts{NotHashed: "too slow"}}},
 		Claimed: Claimed{Claims: action.Claims{Program: "agent", Version: "1", Labels: map[string]string{"b": "2", "a": "1"}},
 			Purpose: "read \u202E invoices\\   more", Process: action.ProcClaims{Argv: []string{"agent", "--x", "\xff"}, Cwd: "/home/é"}},
@@ -318,7 +318,7 @@ func TestCanonicalBytesAreStable(t *testing.T) {
 	if !bytes.Equal(doc, want) {
 		t.Errorf("the document is\n%s\nwant\n%s", doc, want)
 	}
-	if got, want := Digest(doc), "63511fc620d625e760a87de817ef1798fb5c96d2c20d5ee046b0d1169af97c49"; got != want {
+	if got, want := Digest(doc), "1e6e6cb6d5adf9db9a5bec6a301703e1ffa4d71b16e22c726fef8e9f3dc77a95"; got != want {
 		t.Errorf("digest %s, want %s", got, want)
 	}
 }
