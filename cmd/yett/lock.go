@@ -11,7 +11,7 @@ import (
 func newLock(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "lock",
-		Short: "Close the vault and end every session",
+		Short: "Close the vault and end every session, paused ones too",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := a.manage(c.Context(), wire.MethodVaultLock, wire.Empty{}, nil); err != nil {

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -23,18 +24,33 @@ import (
 	"github.com/yett-broker/yett/internal/wire"
 )
 
+// lockAfter is how long the vault stays open unused where nobody says else:
+// longer than a person is away from a running agent, shorter than a night.
+const lockAfter = time.Hour
+
 func newServe(a *app) *cobra.Command {
-	return &cobra.Command{
+	unused := lockAfter
+	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the resident broker",
 		Long: "Runs the broker until SIGTERM or yett stop. It starts locked and never asks for\n" +
-			"anything; unlock it with yett unlock. It opens no network listener.",
+			"anything; unlock it with yett unlock. It opens no network listener.\n\n" +
+			"When no action ran and no proof was given for the time of --lock-after, it\n" +
+			"locks by itself and pauses the sessions; sleep counts as time. yett unlock\n" +
+			"resumes them.",
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return a.serve(c.Context()) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			if unused < 0 {
+				return usageError{errors.New("--lock-after is a time such as 30m or 8h, or 0 for never")}
+			}
+			return a.serve(c.Context(), unused)
+		},
 	}
+	c.Flags().DurationVar(&unused, "lock-after", lockAfter, "lock after this time without use; 0 is never")
+	return c
 }
 
-func (a *app) serve(ctx context.Context) error {
+func (a *app) serve(ctx context.Context, unused time.Duration) error {
 	loc, err := a.location()
 	if err != nil {
 		return err
@@ -70,7 +86,7 @@ func (a *app) serve(ctx context.Context) error {
 	none := func() []int { return nil } // this release opens no port of its own
 	b, err := broker.New(broker.Config{Location: loc, Version: version, Vault: v, Ledger: l,
 		HTTP: httpexec.New(httpexec.Options{OwnPorts: none}), SSH: sshexec.New(sshexec.Options{OwnPorts: none}),
-		Clock: session.SystemClock{}, Log: log, ShimFile: installedShim})
+		Clock: session.SystemClock{}, Log: log, ShimFile: installedShim, LockAfter: unused})
 	if err != nil {
 		return err
 	}

@@ -28,8 +28,8 @@ func newStatus(a *app) *cobra.Command {
 			if a.json {
 				return printJSON(a.stdout, st)
 			}
-			fmt.Fprintf(a.stdout, "%s: broker %s at %s\nhome %s, profile %s\n%d waiting, %d sessions\n",
-				st.State, st.BrokerVersion, st.Endpoint, st.Home, st.Profile, st.Pending, st.Sessions)
+			fmt.Fprintf(a.stdout, "%s: broker %s at %s\nhome %s, profile %s\n%d waiting, %d sessions%s\n",
+				st.State, st.BrokerVersion, st.Endpoint, st.Home, st.Profile, st.Pending, st.Sessions, pausedOf(st))
 			if st.Ledger != "ok" {
 				fmt.Fprintf(a.stdout, "the ledger %s\n", st.Ledger)
 			}
@@ -42,4 +42,11 @@ func newStatus(a *app) *cobra.Command {
 			return nil
 		},
 	}
+}
+
+func pausedOf(st wire.Status) string {
+	if st.Paused == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d paused)", st.Paused)
 }

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/yett-broker/yett/client"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -13,7 +17,11 @@ func newUnlock(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "unlock",
 		Short: "Open the vault of the running broker",
-		Long:  "Opens the vault with the passphrase, or with the recovery code in its place. The\npassphrase itself is not sent: the broker gets a key that was derived from it.",
+		Long: "Opens the vault with the passphrase, or with the recovery code in its place. The\n" +
+			"passphrase itself is not sent: the broker gets a key that was derived from it.\n\n" +
+			"Sessions that were paused, because nobody used Yett for a while or because the\n" +
+			"machine slept, are listed first. The proof resumes those whose process, channel\n" +
+			"and end still stand; yett lock ends all of them instead.",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx := c.Context()
@@ -22,6 +30,9 @@ func newUnlock(a *app) *cobra.Command {
 				return err
 			}
 			defer conn.Close()
+			if err := a.showPaused(ctx, conn); err != nil {
+				return err
+			}
 			slot, keys, _, err := a.challenged(ctx, conn)
 			if err != nil {
 				return err
@@ -31,14 +42,48 @@ func newUnlock(a *app) *cobra.Command {
 				return err
 			}
 			defer clear(raw)
-			if err := callRaw(ctx, conn, wire.MethodVaultUnlock, raw, nil, nil); err != nil {
+			var u wire.Unlocked
+			if err := callRaw(ctx, conn, wire.MethodVaultUnlock, raw, nil, &u); err != nil {
 				return err
 			}
 			if a.json {
-				return printJSON(a.stdout, map[string]any{"state": "ready"})
+				return printJSON(a.stdout, struct {
+					State string `json:"state"`
+					wire.Unlocked
+				}{"ready", u})
 			}
 			fmt.Fprintln(a.stdout, "Unlocked.")
+			for _, s := range u.Resumed {
+				fmt.Fprintf(a.stdout, "resumed %s: %s pid %d, %s\n", s.SessionID, s.Program, s.PID, pausedText(s))
+			}
+			for _, s := range u.Ended {
+				fmt.Fprintf(a.stdout, "ended   %s: %s pid %d (%s)\n", s.SessionID, s.Program, s.PID, s.EndReason)
+			}
 			return nil
 		},
 	}
+}
+
+// showPaused lists, before the proof, what the proof would resume.
+func (a *app) showPaused(ctx context.Context, conn *client.Conn) error {
+	var l wire.List[wire.Resumed]
+	if err := call(ctx, conn, wire.MethodSessionPaused, wire.Empty{}, nil, &l); err != nil {
+		return err
+	}
+	if len(l.Items) == 0 {
+		return nil
+	}
+	a.note("Unlocking resumes these paused sessions, if their process is still there:")
+	for _, s := range l.Items {
+		a.note("  %s: %s", s.SessionID, pausedText(s))
+	}
+	return nil
+}
+
+func pausedText(s wire.Resumed) string {
+	what := strings.Join(s.Capabilities, ", ")
+	if what == "" {
+		what = "nothing granted"
+	}
+	return what + ", until " + s.ExpiresAt.Local().Format(time.TimeOnly)
 }

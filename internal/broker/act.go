@@ -146,12 +146,11 @@ func (b *Broker) perform(op *operation, began chan<- *wire.Error) {
 	began <- nil
 
 	// peer and session once more, before the step that cannot be taken back
-	if fail := ch.recheck(); fail != nil || s.Context().Err() != nil {
-		b.settle(op, action.Denied, nil, wire.NewReason(wire.ReasonRevoked, "Nothing was sent."), nil)
-		return
+	out := stopped(s)
+	if fail := ch.recheck(); fail == nil && s.Work().Err() == nil {
+		// vault and executor
+		out = b.execute(open, op)
 	}
-	// vault and executor
-	out := b.execute(s.Context(), open, op)
 
 	// outcome: recorded whatever happened to the caller, then answered
 	b.settle(op, out.state, out.result, out.reason, out.row)

@@ -17,11 +17,15 @@ type bodies struct {
 	byRef map[string][]byte
 	order []string
 	size  int
+	ended bool
 }
 
 func (s *bodies) put(ref string, body []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.ended { // an answer that came after the session's end
+		return
+	}
 	if s.byRef == nil {
 		s.byRef = map[string][]byte{}
 	}
@@ -42,10 +46,11 @@ func (s *bodies) get(ref string) ([]byte, bool) {
 	return b, ok
 }
 
-func (s *bodies) clear() {
+// end forgets all bodies for good.
+func (s *bodies) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.byRef, s.order, s.size = nil, nil, 0
+	s.byRef, s.order, s.size, s.ended = nil, nil, 0, true
 }
 
 // readBody reads a piece of a body of this session.

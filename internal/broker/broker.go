@@ -24,6 +24,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/yett-broker/yett/internal/access"
@@ -61,6 +62,8 @@ type Config struct {
 	Log      *slog.Logger
 	// ShimFile returns device and inode of the installed yett-mcp.
 	ShimFile func() (device, inode uint64, err error)
+	// LockAfter is how long the vault stays open unused; 0 is without end.
+	LockAfter time.Duration
 }
 
 // Broker is the resident broker of one home.
@@ -74,6 +77,10 @@ type Broker struct {
 
 	stop     chan struct{}
 	stopOnce sync.Once
+
+	turning sync.Mutex   // held from one to the other of locked and unlocked; before mu
+	using   atomic.Int32 // what uses the vault now
+	used    atomic.Int64 // when it was last used, since boot
 
 	mu       sync.Mutex
 	open     *unlocked // nil while locked
@@ -153,8 +160,8 @@ func (b *Broker) requestStop() { b.stopOnce.Do(func() { close(b.stop) }) }
 func (b *Broker) shutDown() {
 	b.mu.Lock()
 	b.stopping = true
-	all := b.channelsLocked()
 	b.mu.Unlock()
+	all := b.everyChannel()
 	for _, ch := range all {
 		ch.endSession(session.BrokerStopped)
 	}
@@ -180,7 +187,10 @@ func (b *Broker) shutDown() {
 	b.Vault.Lock()
 }
 
-func (b *Broker) channelsLocked() []*channel {
+// everyChannel returns the channels there are now.
+func (b *Broker) everyChannel() []*channel {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	all := make([]*channel, 0, len(b.channels))
 	for ch := range b.channels {
 		all = append(all, ch)
@@ -206,10 +216,15 @@ func (b *Broker) unregister(ch *channel) {
 	delete(b.channels, ch)
 }
 
-// state returns what exists only while unlocked, or nil.
+// state returns what exists only while unlocked, or nil. A vault that nobody
+// used for too long is locked from that moment, whenever it is noticed.
 func (b *Broker) state() *unlocked {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.open != nil && b.unusedTooLong() {
+		go b.Pause(PausedIdle)
+		return nil
+	}
 	return b.open
 }
 
@@ -223,10 +238,8 @@ func (b *Broker) sweep(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		b.mu.Lock()
-		all := b.channelsLocked()
-		b.mu.Unlock()
-		for _, ch := range all {
+		b.state() // locks what nobody uses
+		for _, ch := range b.everyChannel() {
 			if s := ch.id.Session(); s != nil {
 				if why := s.Due(); why != "" {
 					ch.endSession(why)

@@ -402,5 +402,5 @@ func isManagement(m string) bool {
 	case "broker", "vault", "secret", "approval", "activity":
 		return true
 	}
-	return m == wire.MethodSessionList || m == wire.MethodSessionRevoke || m == wire.MethodAccessApply || m == wire.MethodAccessShow
+	return m == wire.MethodSessionList || m == wire.MethodSessionPaused || m == wire.MethodSessionRevoke || m == wire.MethodAccessApply || m == wire.MethodAccessShow
 }

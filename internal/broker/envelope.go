@@ -95,6 +95,9 @@ func (ch *channel) judgeSession(env wire.Envelope, malformed *wire.Error) (*sess
 	if !s.Consume(env.Sequence) {
 		return nil, wire.NewError(wire.CodeSequenceInvalid)
 	}
+	if s.State() == session.Paused || ch.b.state() == nil {
+		return nil, wire.NewError(wire.CodeLocked)
+	}
 	return s, nil
 }
 

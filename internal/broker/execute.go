@@ -1,12 +1,12 @@
 package broker
 
 import (
-	"context"
 	"errors"
 	"strings"
 
 	"github.com/yett-broker/yett/internal/action"
 	"github.com/yett-broker/yett/internal/httpexec"
+	"github.com/yett-broker/yett/internal/session"
 	"github.com/yett-broker/yett/internal/sshexec"
 	"github.com/yett-broker/yett/internal/vault"
 	"github.com/yett-broker/yett/internal/wire"
@@ -14,12 +14,15 @@ import (
 
 // execute lends the credential to the executor for one call and names what
 // came of it. Only perform calls it, behind a durable intent.
-func (b *Broker) execute(ctx context.Context, open *unlocked, op *operation) outcome {
+func (b *Broker) execute(open *unlocked, op *operation) outcome {
+	defer b.use()()
+	way := newSending(op.session)
+	defer way.done()
 	var out outcome
-	name, run := op.plan.Capability.Credential, func(secret []byte) outcome { return b.executeHTTP(ctx, open, op, secret) }
+	name, run := op.plan.Capability.Credential, func(secret []byte) outcome { return b.executeHTTP(way, open, op, secret) }
 	if op.request.SSH != nil {
 		host, _ := open.policy.Host(op.plan.Capability.Host)
-		name, run = host.Key, func(secret []byte) outcome { return b.executeSSH(ctx, open, op, secret) }
+		name, run = host.Key, func(secret []byte) outcome { return b.executeSSH(way, open, op, secret) }
 	}
 	declared, _ := place(open.policy, name)
 	err := b.Vault.Use(name, declared, func(secret []byte) error {
@@ -32,8 +35,7 @@ func (b *Broker) execute(ctx context.Context, open *unlocked, op *operation) out
 	case errors.Is(err, vault.ErrMissing):
 		return notSent("the credential "+name+" has no value yet", "The person must run: yett secret set "+name)
 	case errors.Is(err, vault.ErrLocked):
-		_, next := wire.Advice(wire.CodeLocked)
-		return notSent("the vault was locked before anything was sent", next)
+		return stopped(op.session)
 	}
 	b.Log.Error("lending a credential", "credential", name, "error", err)
 	return notSent("the value of the credential "+name+" could not be opened", replace(name))
@@ -43,6 +45,16 @@ func (b *Broker) execute(ctx context.Context, open *unlocked, op *operation) out
 // is empty where the cause alone says what to look at.
 func notSent(why, nextStep string) outcome {
 	return outcome{state: action.Completed, result: wire.NotSent{Error: why, NextStep: nextStep}}
+}
+
+// stopped is the outcome of an action that the end or the pause of its session
+// met before anything was sent.
+func stopped(s *session.Session) outcome {
+	if s.EndReason() == "" {
+		_, next := wire.Advice(wire.CodeLocked)
+		return notSent("Yett was locked before anything was sent", next)
+	}
+	return outcome{state: action.Denied, reason: wire.NewReason(wire.ReasonRevoked, "Nothing was sent.")}
 }
 
 // replace is the next step when a stored value is of no use.
@@ -55,15 +67,18 @@ func (op *operation) maybeSent(why string) outcome {
 // maxAnswerHeaders keeps a reply within one frame: JSON may write a byte as six.
 const maxAnswerHeaders = 128 << 10
 
-func (b *Broker) executeHTTP(ctx context.Context, open *unlocked, op *operation, secret []byte) outcome {
+func (b *Broker) executeHTTP(way *sending, open *unlocked, op *operation, secret []byte) outcome {
 	cred, _ := open.policy.Credential(op.plan.Capability.Credential)
 	target := httpexec.Target{Scheme: cred.Origin.Scheme, Host: cred.Origin.Host, Port: cred.Origin.Port,
-		Private: cred.Private, Insecure: cred.Insecure, Session: op.session.ID}
-	res, err := b.HTTP.Do(ctx, target, httpexec.Credential{Kind: cred.Kind, Secret: secret}, *op.request.HTTP)
+		Private: cred.Private, Insecure: cred.Insecure, Session: op.session.ID, Sent: way.sent}
+	res, err := b.HTTP.Do(way.ctx, target, httpexec.Credential{Kind: cred.Kind, Secret: secret}, *op.request.HTTP)
 	if err != nil {
 		var e *httpexec.Error
 		if !errors.As(err, &e) || e.MaybeSent {
 			return op.maybeSent(err.Error())
+		}
+		if way.ctx.Err() != nil {
+			return stopped(op.session)
 		}
 		next := ""
 		if e.Code == httpexec.CodeOutside {
@@ -87,18 +102,21 @@ func (b *Broker) executeHTTP(ctx context.Context, open *unlocked, op *operation,
 		Size: int64(len(res.Body)), Truncated: res.Truncated, Redacted: res.Redacted, Withheld: res.Withheld}}
 }
 
-func (b *Broker) executeSSH(ctx context.Context, open *unlocked, op *operation, secret []byte) outcome {
+func (b *Broker) executeSSH(way *sending, open *unlocked, op *operation, secret []byte) outcome {
 	host, _ := open.policy.Host(op.plan.Capability.Host)
 	signer, err := sshexec.ParseKey(secret)
 	if err != nil {
 		return notSent("the stored key "+host.Key+" cannot be used: "+err.Error(), replace(host.Key))
 	}
-	target := sshexec.Target{Address: host.Address.String(), User: host.User, HostKeys: host.HostKeys, Private: host.Private}
-	res, err := b.SSH.Do(ctx, target, signer, *op.request.SSH)
+	target := sshexec.Target{Address: host.Address.String(), User: host.User, HostKeys: host.HostKeys, Private: host.Private, Sent: way.sent}
+	res, err := b.SSH.Do(way.ctx, target, signer, *op.request.SSH)
 	if err != nil {
 		var e *sshexec.Error
 		if !errors.As(err, &e) || e.MaybeSent {
 			return op.maybeSent(err.Error())
+		}
+		if way.ctx.Err() != nil {
+			return stopped(op.session)
 		}
 		next := ""
 		switch e.Code {

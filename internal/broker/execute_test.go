@@ -30,7 +30,7 @@ commands = ["uptime"]
 	}
 	c, _ := policy.Capability("ssh:web")
 	op := &operation{plan: access.Decision{Capability: c}, request: action.Request{Capability: c.Name, SSH: &action.SSH{Command: "uptime"}}}
-	out := (&Broker{}).executeSSH(context.Background(), &unlocked{policy: policy}, op, []byte("hunter2-not-a-key"))
+	out := (&Broker{}).executeSSH(&sending{ctx: context.Background()}, &unlocked{policy: policy}, op, []byte("hunter2-not-a-key"))
 	r, ok := out.result.(wire.NotSent)
 	if !ok || r.Sent || r.NextStep != "The person must run: yett secret rotate deploy-key" || strings.Contains(r.Error, "hunter2") {
 		t.Errorf("%+v", out)

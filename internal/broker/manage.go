@@ -46,6 +46,8 @@ func (ch *channel) manage(method string, m wire.Managed) (any, *wire.Error) {
 		return ch.listCards()
 	case wire.MethodSessionList:
 		return ch.listSessions()
+	case wire.MethodSessionPaused:
+		return ch.b.listPaused(), nil
 	case wire.MethodActivityList:
 		return managed(m, ch.listActivity)
 	case wire.MethodAccessShow:
@@ -88,7 +90,8 @@ func managed[R any](m wire.Managed, work func(R) (any, *wire.Error)) (any, *wire
 
 func (b *Broker) status() wire.Status {
 	st := wire.Status{State: "ready", BrokerVersion: b.Version, BrokerInstance: b.instance, Endpoint: b.Location.Socket,
-		Profile: Profile, Home: b.Location.Home, Pending: len(b.queue.List()), Sessions: b.sessions.Live()}
+		Profile: Profile, Home: b.Location.Home, Pending: len(b.queue.List())}
+	st.Sessions, st.Paused = b.sessions.Live()
 	if b.state() == nil {
 		st.State = "locked"
 	}

@@ -39,24 +39,36 @@ func (ch *channel) unlock(r wire.Unlock) (any, *wire.Error) {
 		e.NextStep = "Look at the vault file; the previous generation lies beside it with the ending .prev."
 		return nil, e
 	}
+	b.turning.Lock()
+	defer b.turning.Unlock()
+	if fail := ch.openVault(r.Slot); fail != nil {
+		return nil, fail
+	}
+	return b.resumePaused(), nil
+}
+
+// openVault records the unlocking and makes what exists only while unlocked.
+func (ch *channel) openVault(slot string) *wire.Error {
+	b := ch.b
+	defer b.use()()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.open != nil {
-		return wire.Empty{}, nil
+		return nil
 	}
 	open, err := b.openState()
 	if err != nil {
 		b.Vault.Lock()
 		b.Log.Error("unlocking", "error", err)
-		return nil, wire.Errorf(wire.CodeInternal, "The vault's content cannot be used.")
+		return wire.Errorf(wire.CodeInternal, "The vault's content cannot be used.")
 	}
-	if fail := ch.row("vault.unlocked", map[string]any{"slot": r.Slot}, nil); fail != nil {
+	if fail := ch.row("vault.unlocked", map[string]any{"slot": slot}, nil); fail != nil {
 		b.Vault.Lock()
-		return nil, fail
+		return fail
 	}
 	ch.checkLedger(open.opener)
 	b.open = open
-	return wire.Empty{}, nil
+	return nil
 }
 
 // checkLedger compares the operations of earlier runs with their rows, which
@@ -100,14 +112,12 @@ func (b *Broker) openState() (*unlocked, error) {
 // lock ends every session and forgets every key.
 func (ch *channel) lock() (any, *wire.Error) {
 	b := ch.b
-	b.mu.Lock()
-	b.open = nil
-	all := b.channelsLocked()
-	b.mu.Unlock()
-	for _, other := range all {
+	b.turning.Lock()
+	defer b.turning.Unlock()
+	b.closeVault()
+	for _, other := range b.everyChannel() {
 		other.endSession(session.Locked)
 	}
-	b.Vault.Lock()
 	ch.narrow("vault.locked", nil)
 	return wire.Empty{}, nil
 }

@@ -75,6 +75,7 @@ func (ch *channel) checkMAC(method string, message []byte, p *wire.Proof) *wire.
 	if !ch.takeNonce(p.Nonce) {
 		return wire.Errorf(wire.CodeProofInvalid, "The proof's nonce is unknown, used or too old.")
 	}
+	defer b.use()()
 	err := b.proofs.try(ch.processKey(), ch.closed, func() error { return b.Vault.VerifyProof(message, p.MAC) })
 	if errors.Is(err, errTrying) {
 		return tooManyTries()

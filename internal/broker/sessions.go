@@ -81,7 +81,10 @@ func (ch *channel) begin(s *session.Session, p *access.Policy, wanted []string, 
 			return fail
 		}
 	}
-	b.sessions.Insert(ch.id, s)
+	b.sessions.Insert(ch.id, s, subjectKey(s.Caller))
+	if b.state() == nil { // locked meanwhile: this session was not there to be ended or paused
+		b.endSession(s, session.Locked)
+	}
 	select {
 	case <-ch.closed: // the channel ended meanwhile: nobody else would end this session
 		b.endSession(s, session.ChannelClosed)
@@ -132,7 +135,7 @@ func (ch *channel) awaitCard(s *session.Session, waitMS int64) {
 	select {
 	case <-item.Done():
 	case <-limit.C:
-	case <-s.Context().Done():
+	case <-s.Work().Done():
 	case <-ch.closed:
 	}
 }
@@ -141,6 +144,9 @@ func (ch *channel) waitSession(s *session.Session, m wire.SessionWait) (any, *wi
 	ch.awaitCard(s, m.WaitMS)
 	if why := s.EndReason(); why != "" {
 		return nil, wire.NewError(wire.CodeSessionEnded).With("end_reason", why)
+	}
+	if s.State() == session.Paused {
+		return nil, wire.NewError(wire.CodeLocked)
 	}
 	return ch.sessionResult(s), nil
 }
@@ -192,12 +198,13 @@ func (ch *channel) listAccess(s *session.Session, _ wire.Envelope) (any, *wire.E
 func (ch *channel) endSession(reason string) {
 	if s := ch.id.Session(); s != nil {
 		ch.b.endSession(s, reason)
-		ch.refs.clear()
+		ch.refs.end()
 	}
 }
 
 // endSession ends a session once: authority first, then its cards, then the
-// record. What it has under way is cancelled and settles itself.
+// record. What it has under way and was not sent is not sent; what was sent is
+// awaited for a moment and settles itself.
 func (b *Broker) endSession(s *session.Session, reason string) {
 	if !s.End(reason) {
 		return

@@ -98,6 +98,9 @@ func (cn *conn) send(t Target, c Credential, r action.HTTP) *outgoing {
 		b := append(message(t, c, r, len(r.Body)), r.Body...)
 		o.n, o.err = cn.rw.Write(b)
 		clear(b)
+		if o.err == nil {
+			t.Sent()
+		}
 		return o
 	}
 	b := message(t, c, r, 0)
@@ -110,6 +113,9 @@ func (cn *conn) send(t Target, c Credential, r action.HTTP) *outgoing {
 			var n int
 			n, o.err = cn.rw.Write(r.Body)
 			o.n += n
+		}
+		if o.err == nil {
+			t.Sent()
 		}
 	}()
 	return o

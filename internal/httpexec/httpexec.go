@@ -47,6 +47,7 @@ type Target struct {
 	Timeout  time.Duration // over everything; 0: DefaultTimeout
 	MaxBody  int64         // decoded bytes; 0: DefaultMaxBody
 	Session  string        // connections are never shared between sessions; see CloseSession
+	Sent     func()        // called once the whole request has left; may be nil
 }
 
 // Credential is what is put into the request, and where. Secret is lent: it is

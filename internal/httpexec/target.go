@@ -29,6 +29,9 @@ func (t Target) normal() (Target, error) {
 	if t.MaxBody == 0 {
 		t.MaxBody = DefaultMaxBody
 	}
+	if t.Sent == nil {
+		t.Sent = func() {}
+	}
 	if n := len(t.Host); n > 2 && t.Host[0] == '[' && t.Host[n-1] == ']' {
 		t.Host = t.Host[1 : n-1]
 		if !strings.Contains(t.Host, ":") {

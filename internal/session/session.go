@@ -5,8 +5,10 @@
 // A session is (channel, caller evidence, capabilities, begin, end, unit). It
 // lives in memory only and never outlives its channel; its history is in the
 // ledger. Ends are judged on the boot clock, which counts suspension, at every
-// use. The package makes the ids and judges the envelope; it does no I/O and
-// takes evidence as given by its caller, the broker.
+// use. A paused session keeps its end and its grants and gives nothing; silence
+// does not end it, since nobody would answer. The package makes the ids and
+// judges the envelope; it does no I/O and takes evidence as given by its caller,
+// the broker.
 package session
 
 import (
@@ -24,6 +26,7 @@ type State string
 const (
 	Pending State = "pending" // its first card waits
 	Active  State = "active"
+	Paused  State = "paused" // Yett was locked by itself; the person's proof resumes it
 	Ended   State = "ended"
 )
 
@@ -60,13 +63,17 @@ type Session struct {
 	ChannelID string
 	Caller    action.Caller
 	BeganAt   time.Time
+	owner     string // set by Insert
 	clock     Clock
 	ctx       context.Context
 	cancel    context.CancelFunc
 
 	mu        sync.Mutex
 	state     State
+	resumed   State // what a paused session goes back to
 	endReason string
+	work      context.Context // ends with the session, and when it is paused
+	stopWork  context.CancelFunc
 	expiresAt time.Time
 	end       time.Duration // since boot
 	lastUse   time.Duration
@@ -76,6 +83,21 @@ type Session struct {
 
 // Context is cancelled when the session ends.
 func (s *Session) Context() context.Context { return s.ctx }
+
+// Work is cancelled when the session ends or is paused: what was not sent by
+// then is not sent. A session that was resumed has another one.
+func (s *Session) Work() context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.work
+}
+
+// State is the present state.
+func (s *Session) State() State {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.state
+}
 
 // Status is a consistent view of what changes in a session.
 type Status struct {
@@ -113,13 +135,43 @@ func (s *Session) Consume(n int64) bool {
 	return true
 }
 
-// Activate ends the state pending. It does nothing to an ended session.
+// Activate ends the state pending; a paused session resumes as active then. It
+// does nothing to an ended session.
 func (s *Session) Activate() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.state == Pending {
+	switch s.state {
+	case Pending:
 		s.state = Active
+	case Paused:
+		s.resumed = Active
 	}
+}
+
+// Pause stops a session until Resume. It reports whether this call did.
+func (s *Session) Pause() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.state == Paused || s.state == Ended {
+		return false
+	}
+	s.resumed, s.state = s.state, Paused
+	s.stopWork()
+	return true
+}
+
+// Resume lets a paused session go on as it was, to its original end. It reports
+// false for one that is not paused or is past its end.
+func (s *Session) Resume() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock.SinceBoot()
+	if s.state != Paused || now >= s.end {
+		return false
+	}
+	s.state, s.lastUse = s.resumed, now
+	s.work, s.stopWork = context.WithCancel(s.ctx)
+	return true
 }
 
 // Grant gives capabilities until a time, or until the session's end when until
@@ -187,7 +239,7 @@ func (s *Session) Due() string {
 		return ""
 	case now >= s.end:
 		return Expired
-	case now-s.lastUse >= IdleLife:
+	case s.state != Paused && now-s.lastUse >= IdleLife:
 		return Idle
 	}
 	return ""

@@ -16,7 +16,7 @@ func live(t *testing.T) (*Session, *testClock) {
 	clock := newTestClock()
 	table, ch := NewTable(clock), NewChannel()
 	s := table.Make(ch, action.Caller{Role: "native"}, Active)
-	table.Insert(ch, s)
+	table.Insert(ch, s, "one")
 	return s, clock
 }
 

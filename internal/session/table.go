@@ -16,21 +16,29 @@ type Clock interface {
 	SinceBoot() time.Duration
 }
 
-// keptEnded bounds the ended sessions that are remembered: enough to answer
-// session_ended and to list them, not enough to grow without end.
-const keptEnded = 10_000
+const (
+	// keptEnded bounds the ended sessions that are remembered: enough to answer
+	// session_ended and to list them, not enough to grow without end.
+	keptEnded = 2000
+	// keptOfOne bounds those of one process, so that it cannot push others out.
+	keptOfOne = 200
+)
 
 // Table holds the sessions of one broker instance, ended ones included.
 type Table struct {
 	clock Clock
 
-	mu    sync.Mutex
-	byID  map[string]*Session
-	order []*Session
+	mu      sync.Mutex
+	byID    map[string]*Session
+	byOwner map[string]int // how many sessions of a process are remembered
+	order   []*Session
+	full    int // how many are remembered before the oldest are looked through
 }
 
 // NewTable returns an empty table.
-func NewTable(clock Clock) *Table { return &Table{clock: clock, byID: map[string]*Session{}} }
+func NewTable(clock Clock) *Table {
+	return &Table{clock: clock, byID: map[string]*Session{}, byOwner: map[string]int{}, full: 2 * keptEnded}
+}
 
 // Channel is one accepted connection: its identity and the nonce that opens
 // one session on it.
@@ -78,33 +86,43 @@ func (c *Channel) GiveBack() {
 func (t *Table) Make(c *Channel, caller action.Caller, state State) *Session {
 	ctx, cancel := context.WithCancel(context.Background())
 	now, at := t.clock.SinceBoot(), t.clock.Now().UTC().Truncate(time.Millisecond)
+	work, stopWork := context.WithCancel(ctx)
 	return &Session{ID: action.NewID("s_"), ChannelID: c.ID, Caller: caller, BeganAt: at, clock: t.clock, ctx: ctx, cancel: cancel,
-		state: state, expiresAt: at.Add(MaxLife), end: now + MaxLife, lastUse: now, grants: map[string]Grant{}}
+		work: work, stopWork: stopWork, state: state, expiresAt: at.Add(MaxLife), end: now + MaxLife, lastUse: now, grants: map[string]Grant{}}
 }
 
-// Insert makes a session known: from now on it can be used.
-func (t *Table) Insert(c *Channel, s *Session) {
+// Insert makes a session known: from now on it can be used. Owner names its
+// process, among whose ended sessions the oldest are forgotten first.
+func (t *Table) Insert(c *Channel, s *Session, owner string) {
 	c.mu.Lock()
 	c.session = s
 	c.mu.Unlock()
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	s.owner = owner
 	t.byID[s.ID] = s
+	t.byOwner[owner]++
 	t.order = append(t.order, s)
-	t.forgetLocked()
+	if n := t.byOwner[owner]; n > 2*keptOfOne {
+		t.forgetLocked(n-keptOfOne, func(s *Session) bool { return s.owner == owner })
+	}
+	if n := len(t.order); n > t.full {
+		t.forgetLocked(n-keptEnded, func(*Session) bool { return true })
+		t.full = max(2*keptEnded, len(t.order)+keptEnded/4) // live ones stay: do not look at each Insert
+	}
 }
 
-func (t *Table) forgetLocked() {
-	if len(t.order) <= 2*keptEnded {
-		return
-	}
-	excess := len(t.order) - keptEnded
+// forgetLocked forgets the oldest of those that ended and match, at most excess.
+func (t *Table) forgetLocked(excess int, match func(*Session) bool) {
 	t.order = slices.DeleteFunc(t.order, func(s *Session) bool {
-		if excess == 0 || s.Status().State != Ended {
+		if excess == 0 || !match(s) || s.State() != Ended {
 			return false
 		}
 		excess--
 		delete(t.byID, s.ID)
+		if t.byOwner[s.owner]--; t.byOwner[s.owner] == 0 {
+			delete(t.byOwner, s.owner)
+		}
 		return true
 	})
 }
@@ -124,13 +142,17 @@ func (t *Table) All() []*Session {
 	return slices.Clone(t.order)
 }
 
-// Live counts the sessions that have not ended.
-func (t *Table) Live() int {
-	n := 0
+// Live counts the sessions that have not ended, and those of them that are
+// paused.
+func (t *Table) Live() (live, paused int) {
 	for _, s := range t.All() {
-		if s.Status().State != Ended {
-			n++
+		switch s.State() {
+		case Ended:
+			continue
+		case Paused:
+			paused++
 		}
+		live++
 	}
-	return n
+	return live, paused
 }

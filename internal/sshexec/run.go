@@ -54,8 +54,10 @@ func (l *link) run(ctx context.Context, ch ssh.Channel, reqs <-chan *ssh.Request
 	}
 	wg.Go(func() {
 		// A command need not read its input; that is not a failure of ours.
-		ch.Write(r.Stdin)
-		ch.CloseWrite()
+		_, failed := ch.Write(r.Stdin)
+		if ch.CloseWrite() == nil && failed == nil {
+			t.Sent()
+		}
 	})
 	return l.await(ctx, exits, out)
 }

@@ -54,6 +54,8 @@ type Target struct {
 	RunTimeout       time.Duration // the command, unless the action brings a limit of its own
 	Keepalive        time.Duration // asked this often; silence for three of them ends the call
 	MaxOutput        int64         // bytes kept of each stream
+
+	Sent func() // called once the command and all of its input have left; may be nil
 }
 
 // Result is what came of a command that the host began to run.
@@ -173,6 +175,9 @@ func (t Target) complete() (Target, error) {
 	}
 	if t.MaxOutput == 0 {
 		t.MaxOutput = DefaultMaxOutput
+	}
+	if t.Sent == nil {
+		t.Sent = func() {}
 	}
 	return t, nil
 }

@@ -27,6 +27,7 @@ const (
 	MethodApprovalDeny    = "approval.deny"
 	MethodSessionList     = "session.list"
 	MethodSessionRevoke   = "session.revoke"
+	MethodSessionPaused   = "session.paused" // what an unlocking would resume
 	MethodActivityList    = "activity.list"
 	MethodActivityRead    = "activity.read" // opens reading on this channel by proof
 )
@@ -59,6 +60,7 @@ type Status struct {
 	Home           string `json:"home"`
 	Pending        int    `json:"pending"`
 	Sessions       int    `json:"sessions"`
+	Paused         int    `json:"paused"` // of the sessions
 	Ledger         string `json:"ledger"` // ok, or why nothing is executed
 }
 
@@ -81,6 +83,23 @@ type ChallengeSlot struct {
 type Unlock struct {
 	Slot      string `json:"slot"`
 	UnlockKey []byte `json:"unlock_key"`
+}
+
+// Unlocked answers vault.unlock: what became of the sessions that were paused.
+type Unlocked struct {
+	Resumed []Resumed `json:"resumed"`
+	Ended   []Resumed `json:"ended"`
+}
+
+// Resumed is one paused session. Program and process are named after the proof
+// only, the end reason for one that could not go on.
+type Resumed struct {
+	SessionID    string    `json:"session_id"`
+	Program      string    `json:"program,omitempty"`
+	PID          int       `json:"pid,omitempty"`
+	Capabilities []string  `json:"capabilities"`
+	ExpiresAt    time.Time `json:"expires_at"`
+	EndReason    string    `json:"end_reason,omitempty"`
 }
 
 // SecretName names a stored value.
