@@ -79,6 +79,10 @@ func writeTemp(d disk, temp string, data []byte) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	return fill(d, f, data)
+}
+
+func fill(d disk, f *os.File, data []byte) error {
 	if err := d.chmod(f, 0o600); err != nil {
 		return err
 	}

@@ -79,8 +79,11 @@ func (o *opened) carry(from entry, to *entry) (kept bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		to.Sealed = o.sealValue(Declared{to.Name, to.Kind, to.Place}, value)
+		to.Sealed, err = o.sealValue(Declared{to.Name, to.Kind, to.Place}, value)
 		clear(value)
+		if err != nil {
+			return false, err
+		}
 	default:
 		return false, nil
 	}

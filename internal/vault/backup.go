@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 
 	"github.com/yett-broker/yett/internal/durable"
@@ -30,54 +31,118 @@ func Parse(image []byte) (*Vault, error) {
 	return &Vault{file: f}, nil
 }
 
+// WriteBackup makes a new file of an image. It replaces nothing.
+func WriteBackup(path string, image []byte) error {
+	if _, err := parseFile(image); err != nil {
+		return fmt.Errorf("the backup is not whole: %w", err)
+	}
+	return durable.CreateFile(path, image)
+}
+
+// ReadBackup reads a backup, wherever it was carried to: its mode and owner may
+// have been lost on the way, and its content proves itself.
+func ReadBackup(path string) (*Vault, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("%s is not a regular file", filepath.Base(path))
+	case info.Size() > maxFile:
+		return nil, damaged(durable.ErrTooLarge)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(raw)
+}
+
+// Restored says what Restore did.
+type Restored struct {
+	Generation uint64 // of the vault that is in place now
+	Backup     uint64 // of the backup
+	Replaced   uint64 // of the vault that was there, 0 if none could be read
+	Aside      string // where that file lies now, "" if there was none
+}
+
 // Restore writes an unlocked backup into dir, in place of a vault there, which
-// stays as the previous generation. The restored vault counts on from the
-// later of both, so that it is not taken for a rollback.
-func (v *Vault) Restore(dir string) error {
+// is kept aside, damaged or not. The restored vault counts on from the later of
+// both, and carries a note of what happened for the ledger. Called only with
+// the person's proof, and while no broker has the vault in dir open: one that
+// has would notice at its next save, and not before.
+func (v *Vault) Restore(dir string) (Restored, error) {
 	if v.Locked() {
-		return ErrLocked // only what has opened is known to be whole
+		return Restored{}, ErrLocked // only what has opened is known to be whole
 	}
 	if err := makeDir(dir); err != nil {
-		return fmt.Errorf("restoring the vault: %w", err)
+		return Restored{}, fmt.Errorf("restoring the vault: %w", err)
 	}
 	unlock, err := lockDir(dir, lockWait)
 	if err != nil {
-		return fmt.Errorf("restoring the vault: %w", err)
+		return Restored{}, fmt.Errorf("restoring the vault: %w", err)
 	}
 	defer unlock()
-
-	path := filepath.Join(dir, FileName)
-	var after uint64
-	present, err := readFile(path)
-	switch {
-	case err == nil:
-		after = present.header.Generation
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, ErrDamaged):
-		// A missing or damaged vault is what backups are for.
-	default:
-		return fmt.Errorf("restoring the vault: %w", err)
-	}
-	f, err := v.resealed(after)
+	r, err := v.restore(filepath.Join(dir, FileName))
 	if err != nil {
-		return fmt.Errorf("restoring the vault: %w", err)
+		return Restored{}, fmt.Errorf("restoring the vault: %w", err)
 	}
-	if err := durable.RemoveLeftovers(path); err != nil {
-		return fmt.Errorf("restoring the vault: %w", err)
-	}
-	if err := writeFile(path, f.raw, true); err != nil {
-		return fmt.Errorf("restoring the vault: %w", err)
-	}
-	return nil
+	return r, nil
 }
 
-// resealed is the same vault as the generation after its own and after another.
-func (v *Vault) resealed(after uint64) (*file, error) {
+func (v *Vault) restore(path string) (r Restored, err error) {
+	there, after := true, uint64(0)
+	if r.Replaced, err = generationAt(path); errors.Is(err, fs.ErrNotExist) {
+		there = false
+	} else if err != nil {
+		return Restored{}, err
+	}
+	if after, err = generationAt(path + durable.Previous); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Restored{}, err
+	}
+	r.Backup = v.Generation()
+	f, err := v.resealed(max(after, r.Replaced), Note{At: now(), Kind: NoteRestored, Backup: r.Backup, Replaced: r.Replaced})
+	if err != nil {
+		return Restored{}, err
+	}
+	r.Generation = f.header.Generation
+	if err := durable.RemoveLeftovers(path); err != nil {
+		return Restored{}, err
+	}
+	// A crash up to the replacement leaves the vault that was there, perhaps
+	// with a second name.
+	if there {
+		r.Aside = path + ".replaced-" + now().Format("20060102T150405.000Z")
+		if err := durable.KeepAs(path, r.Aside); err != nil {
+			return Restored{}, err
+		}
+	}
+	return r, writeFile(path, f.raw, true)
+}
+
+// generationAt is 0 for a damaged vault: that is what backups are for.
+func generationAt(path string) (uint64, error) {
+	f, err := readFile(path)
+	if errors.Is(err, ErrDamaged) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return f.header.Generation, nil
+}
+
+// resealed is the same vault as the generation after its own and after another,
+// with a note.
+func (v *Vault) resealed(after uint64, n Note) (*file, error) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	if v.open == nil {
 		return nil, ErrLocked
 	}
-	h := v.file.header
+	h, c := v.file.header, v.open.content.clone()
 	h.Generation = max(h.Generation, after) + 1
-	return sealContent(h, v.open.keys, v.open.content)
+	c.addNote(n)
+	return sealContent(h, v.open.keys, c)
 }

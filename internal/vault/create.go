@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"unicode/utf8"
 
+	"golang.org/x/text/unicode/norm"
+
 	"github.com/yett-broker/yett/internal/durable"
 )
 
@@ -20,7 +22,9 @@ var ErrPassphraseShort = fmt.Errorf("a passphrase needs at least %d characters",
 // CheckPassphrase refuses a new passphrase that is too short to protect a file
 // that others may come to read.
 func CheckPassphrase(passphrase []byte) error {
-	if utf8.RuneCount(passphrase) < minPassphrase {
+	normal := norm.NFC.Append(make([]byte, 0, 3*len(passphrase)), passphrase...)
+	defer clear(normal)
+	if utf8.RuneCount(normal) < minPassphrase {
 		return ErrPassphraseShort
 	}
 	return nil
@@ -84,13 +88,16 @@ func firstFile(passphrase, code []byte) (*file, error) {
 		if err != nil {
 			return nil, err
 		}
-		wrapped, err := seal(derived.Unlock, dataKey, slotData(s.name))
+		slot, err := newSlot(s.name, kdf, derived.Unlock)
 		copy(keys.approval(i), derived.Approval)
 		derived.Wipe()
+		if err == nil {
+			err = slot.wrap(dataKey)
+		}
 		if err != nil {
 			return nil, err
 		}
-		h.Slots = append(h.Slots, sealedSlot{Name: s.name, KDF: kdf, Wrapped: wrapped})
+		h.Slots = append(h.Slots, slot)
 	}
 	return sealContent(h, keys, &content{})
 }

@@ -166,7 +166,7 @@ func withHeader(text, sealed []byte) []byte {
 func TestLaterVersion(t *testing.T) {
 	v, m := newVault(t)
 	image := v.Image()
-	image[len(magic)] = '2'
+	image[len(magic)] = '3'
 	_, err := openImage(mend(image), m)
 	wantErr(t, err, ErrVersion)
 	if errors.Is(err, ErrDamaged) {

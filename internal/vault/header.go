@@ -14,11 +14,12 @@ import (
 )
 
 const (
-	magic   = "yett-vault "
-	version = "1\n"
+	magic    = "yett-vault "
+	version  = "2\n" // what is written
+	version1 = "1\n" // what is read too
 
 	maxFile   = 16 << 20
-	maxHeader = 16 << 10
+	maxHeader = 64 << 10
 	maxSlots  = 8
 
 	nonceSize = chacha20poly1305.NonceSizeX
@@ -41,9 +42,12 @@ type header struct {
 	AuditPublicKey []byte       `json:"audit_public_key"`
 }
 
+// sealedSlot has the data key, wrapped to Public, or, where there is no public
+// key, as version 1 did under the unlock key itself.
 type sealedSlot struct {
 	Name    string `json:"name"`
 	KDF     KDF    `json:"kdf"`
+	Public  []byte `json:"public,omitempty"`
 	Wrapped []byte `json:"wrapped"`
 }
 
@@ -80,7 +84,8 @@ func parseFile(raw []byte) (*file, error) {
 	if sum := sha256.Sum256(raw[:end]); !bytes.Equal(sum[:], raw[end:]) {
 		return nil, damaged(errors.New("its checksum is wrong"))
 	}
-	if !bytes.HasPrefix(body, []byte(version)) {
+	first := bytes.HasPrefix(body, []byte(version1))
+	if !first && !bytes.HasPrefix(body, []byte(version)) {
 		return nil, ErrVersion // whole, but of a later release
 	}
 	const start = len(magic) + len(version) + 4
@@ -96,6 +101,9 @@ func parseFile(raw []byte) (*file, error) {
 		return nil, damaged(errors.New("its payload is cut short"))
 	}
 	h, err := parseHeader(raw[start:headerEnd])
+	if err == nil && first {
+		err = h.checkVersion1()
+	}
 	if err != nil {
 		return nil, damaged(fmt.Errorf("reading its header: %w", err))
 	}
@@ -130,11 +138,21 @@ func parseHeader(b []byte) (*header, error) {
 		if err := s.KDF.check(); err != nil {
 			return nil, err
 		}
-		if len(s.Wrapped) != boxSize {
-			return nil, errors.New("a wrapped key of a wrong size")
+		if err := s.checkSizes(); err != nil {
+			return nil, err
 		}
 	}
 	return &h, nil
+}
+
+// checkVersion1 refuses what version 1 did not have.
+func (h *header) checkVersion1() error {
+	for _, s := range h.Slots {
+		if s.Public != nil || s.KDF.Form != "" {
+			return errors.New("a slot of a later version")
+		}
+	}
+	return nil
 }
 
 // decodeExact decodes JSON that has exactly one encoding: what json.Marshal
@@ -201,5 +219,3 @@ func open(key, box, associated []byte) ([]byte, error) {
 	}
 	return aead.Open(nil, box[:nonceSize], box[nonceSize:], associated)
 }
-
-func slotData(name string) []byte { return []byte("yett-vault/1 slot " + name) }

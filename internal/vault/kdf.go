@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"golang.org/x/crypto/argon2"
+	"golang.org/x/text/unicode/norm"
 )
 
 // Argon2id costs. The parameters stand in a header that anybody may have
@@ -29,18 +30,25 @@ var cost = KDF{Time: 3, MemoryKiB: 64 << 10, Threads: 1}
 // ErrKDF: key derivation parameters outside what is accepted.
 var ErrKDF = errors.New("key derivation parameters out of bounds")
 
-// KDF is the Argon2id parameters of one slot.
+// FormNFC: the passphrase is brought into Unicode's normal form C first, since
+// one keyboard gives é as one character and another as two.
+const FormNFC = "nfc"
+
+// KDF is the Argon2id parameters of one slot. Slots that were made before
+// passphrases were normalised have no Form and take the bytes as they come.
 type KDF struct {
 	Salt      []byte `json:"salt"`
 	Time      uint32 `json:"time"`
 	MemoryKiB uint32 `json:"memory_kib"`
 	Threads   uint8  `json:"threads"`
+	Form      string `json:"form,omitempty"`
 }
 
 // NewKDF returns today's costs with a fresh salt.
 func NewKDF() KDF {
 	k := cost
 	k.Salt = randomBytes(minSalt)
+	k.Form = FormNFC
 	return k
 }
 
@@ -54,6 +62,8 @@ func (k KDF) check() error {
 		return fmt.Errorf("%w: %d KiB of memory", ErrKDF, k.MemoryKiB)
 	case k.Threads < minThreads || k.Threads > maxThreads:
 		return fmt.Errorf("%w: %d threads", ErrKDF, k.Threads)
+	case k.Form != "" && k.Form != FormNFC:
+		return fmt.Errorf("%w: an unknown form of the passphrase", ErrKDF)
 	}
 	return nil
 }
@@ -75,6 +85,10 @@ func (k *Keys) Wipe() {
 func Derive(passphrase []byte, k KDF) (*Keys, error) {
 	if err := k.check(); err != nil {
 		return nil, fmt.Errorf("deriving keys: %w", err)
+	}
+	if k.Form == FormNFC {
+		passphrase = norm.NFC.Append(make([]byte, 0, 3*len(passphrase)), passphrase...) // NFC grows no text beyond that
+		defer clear(passphrase)
 	}
 	master := argon2.IDKey(passphrase, k.Salt, k.Time, k.MemoryKiB, k.Threads, keySize)
 	defer clear(master)

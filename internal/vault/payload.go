@@ -16,6 +16,7 @@ type content struct {
 	Policy     []byte  `json:"policy"` // null until one was applied
 	LedgerHead []byte  `json:"ledger_head"`
 	Secrets    []entry `json:"secrets"` // by name
+	Unrecorded []Note  `json:"unrecorded,omitempty"`
 }
 
 // entry is one declared secret.
@@ -31,6 +32,7 @@ type entry struct {
 func (c *content) clone() *content {
 	d := *c
 	d.Secrets = append([]entry(nil), c.Secrets...)
+	d.Unrecorded = append([]Note(nil), c.Unrecorded...)
 	return &d
 }
 

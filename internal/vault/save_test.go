@@ -56,7 +56,9 @@ func TestV05_SameGenerationOtherContent(t *testing.T) {
 	must(t, err)
 	defer b.Lock()
 	b.open.content.LedgerHead = []byte("else")
-	f, err := b.resealed(0)
+	d := &draft{header: b.file.header, keys: b.open.keys, content: b.open.content}
+	d.header.Generation++
+	f, err := sealContent(d.header, d.keys, d.content)
 	must(t, err)
 	if f.header.Generation != v.Generation() || len(f.raw) != len(v.Image()) {
 		t.Fatal("the fork is not of the same generation and size")

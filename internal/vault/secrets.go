@@ -67,8 +67,11 @@ func (v *Vault) SetSecret(name string, value []byte, rotate bool) error {
 		if err := checkValue(e.Kind, value); err != nil {
 			return err
 		}
-		e.Sealed = o.sealValue(Declared{e.Name, e.Kind, e.Place}, value)
-		e.SetAt = now()
+		sealed, err := o.sealValue(Declared{e.Name, e.Kind, e.Place}, value)
+		if err != nil {
+			return err
+		}
+		e.Sealed, e.SetAt = sealed, now()
 		return nil
 	})
 }
@@ -116,16 +119,13 @@ func (v *Vault) openSecret(name string, d Declared) ([]byte, error) {
 	return v.open.openValue(d, e.Sealed)
 }
 
-func (o *opened) sealValue(d Declared, value []byte) []byte {
-	nonce := randomBytes(nonceSize)
-	return o.values.Seal(nonce, nonce, value, d.associated())
+// A cipher holds a copy of its key in ordinary memory, so none is kept.
+func (o *opened) sealValue(d Declared, value []byte) ([]byte, error) {
+	return seal(o.values.bytes, value, d.associated())
 }
 
 func (o *opened) openValue(d Declared, sealed []byte) ([]byte, error) {
-	if len(sealed) < nonceSize {
-		return nil, damaged(errors.New("a value is cut short"))
-	}
-	value, err := o.values.Open(nil, sealed[:nonceSize], sealed[nonceSize:], d.associated())
+	value, err := open(o.values.bytes, sealed, d.associated())
 	if err != nil {
 		return nil, damaged(errors.New("a value does not open for its own place"))
 	}

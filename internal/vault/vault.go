@@ -13,10 +13,11 @@
 // # File
 //
 // DIR/vault.yett, mode 0600, replaced as a whole; DIR/vault.yett.prev is the
-// generation before it; DIR/vault.lock excludes other writers. All of it is
+// generation before it; DIR/vault.lock excludes other writers. A backup is the
+// same file elsewhere. All of it is
 //
 //	magic      "yett-vault "
-//	version    "1\n"
+//	version    "2\n"
 //	length     of the header, 4 bytes, big endian
 //	header     JSON, see below
 //	nonce      24 bytes
@@ -31,35 +32,41 @@
 //
 //	{"generation":7,
 //	 "slots":[{"name":"passphrase",
-//	           "kdf":{"salt":…,"time":3,"memory_kib":65536,"threads":1},
-//	           "wrapped":…}, …],
+//	           "kdf":{"salt":…,"time":3,"memory_kib":65536,"threads":1,"form":"nfc"},
+//	           "public":…,"wrapped":…}, …],
 //	 "audit_public_key":…}
 //
-// wrapped is nonce and XChaCha20-Poly1305 of the data key under the slot's
-// unlock key; the associated data is "yett-vault/1 slot " and the slot's name.
+// The unlock key is the seed of the slot's private key (HPKE, MLKEM768-X25519,
+// HKDF-SHA256, ChaCha20-Poly1305); public is its public key, and wrapped is the
+// data key sealed to it, encapsulated key first, with the info
+// "yett-vault/2 slot " and the slot's name. So the data key can be replaced
+// without asking for what opens the other slots.
 //
 // The payload is, in the clear: the root key, the audit private key and one
 // approval key for each slot in the header's order (32 bytes each), and then a
 // JSON object, again with exactly one encoding, of the applied policy, the
-// ledger head and the secrets. Each secret's value is sealed once more by
+// ledger head, the secrets and what was done to the file that no ledger knows
+// of yet. Each secret's value is sealed once more by
 // itself, under a key derived from the root key; the associated data is its
 // name, kind and place, so that a value opens for no other place.
 //
-// The data key is made once. Changing the passphrase wraps it anew, so an old
-// copy of the file together with the old passphrase stays as good as it was.
+// Changing a slot makes a new data key: an old copy of the file together with
+// the old passphrase opens what was in that copy, and nothing later.
+//
+// Version 1 is read and never written. Its slots have no form and no public;
+// their wrapped is nonce and XChaCha20-Poly1305 of the data key under the
+// unlock key, with the associated data "yett-vault/1 slot " and the name. As
+// long as a vault has such a slot its data key stays.
 package vault
 
 import (
 	"bytes"
-	"crypto/cipher"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
-
-	"golang.org/x/crypto/chacha20poly1305"
 
 	"github.com/yett-broker/yett/internal/durable"
 )
@@ -101,8 +108,13 @@ type Vault struct {
 // opened is what exists only while the vault is unlocked.
 type opened struct {
 	keys    *keyring
-	values  cipher.AEAD // seals single values; holds a copy of its key
-	content *content    // never changed in place
+	values  *lockedMemory // the key that seals single values
+	content *content      // never changed in place
+}
+
+func (o *opened) destroy() {
+	o.keys.destroy()
+	o.values.free()
 }
 
 // Load reads the vault in dir and leaves it locked. Nothing in it is
@@ -161,22 +173,22 @@ func (v *Vault) Unlock(slot string, unlockKey []byte) error {
 		return fmt.Errorf("unlocking with the %s slot: %w", slot, err)
 	}
 	if v.open != nil {
-		o.keys.destroy()
+		o.destroy()
 		return nil
 	}
 	v.open = o
 	return nil
 }
 
-// Lock forgets every key. A value that Use has lent already stays with its
-// borrower until that call ends.
+// Lock forgets every key, and nothing is lent any more. A value that Use has
+// lent already stays with its borrower until that call ends.
 func (v *Vault) Lock() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.open == nil {
 		return
 	}
-	v.open.keys.destroy()
+	v.open.destroy()
 	v.open = nil
 }
 
@@ -215,7 +227,7 @@ func (f *file) unlock(name string, unlockKey []byte) (*opened, error) {
 	if s == nil {
 		return nil, fmt.Errorf("no such slot: %w", ErrWrongKey)
 	}
-	dataKey, err := open(unlockKey, s.Wrapped, slotData(name))
+	dataKey, err := s.unwrap(unlockKey)
 	if err != nil {
 		return nil, ErrWrongKey
 	}
@@ -230,11 +242,8 @@ func (f *file) unlock(name string, unlockKey []byte) (*opened, error) {
 		return nil, err
 	}
 	defer clear(valueKey)
-	values, err := chacha20poly1305.NewX(valueKey)
-	if err != nil {
-		keys.destroy()
-		return nil, err
-	}
+	values := newLockedMemory(keySize)
+	copy(values.bytes, valueKey)
 	return &opened{keys: keys, values: values, content: c}, nil
 }
 

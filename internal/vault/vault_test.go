@@ -61,7 +61,7 @@ func TestLockedGivesNothing(t *testing.T) {
 		v.RemoveSecret(api.Name),
 		v.SetLedgerHead([]byte("x")),
 		v.SetSlot(SlotPassphrase, NewKDF(), m.pass),
-		v.Restore(t.TempDir()),
+		restoreError(v, t.TempDir()),
 		v.Use(api.Name, api, func([]byte) error { t.Error("lent while locked"); return nil }),
 	} {
 		if !errors.Is(err, ErrLocked) {
@@ -261,39 +261,6 @@ func TestSetSlot(t *testing.T) {
 		t.Error("an unknown slot was set")
 	}
 	wantErr(t, v.SetSlot(SlotPassphrase, KDF{}, keys), ErrKDF)
-}
-
-func TestBackupAndRestore(t *testing.T) {
-	v, m := withSecrets(t)
-	image := v.Image()
-	must(t, v.RemoveSecret(api.Name))
-	must(t, v.SetLedgerHead([]byte("later")))
-	late := v.Generation()
-
-	b, err := Parse(image)
-	must(t, err)
-	wantErr(t, b.Restore(v.dir), ErrLocked)
-	must(t, b.Unlock(SlotPassphrase, m.pass.Unlock))
-	defer b.Lock()
-	wantErr(t, b.SetLedgerHead([]byte("x")), errNowhere)
-	must(t, b.Restore(v.dir))
-	w := loadUnlocked(t, v.dir, m)
-	wantValue(t, w, api, "token-0123456789")
-	if w.Generation() != late+1 || w.RolledBack() {
-		t.Errorf("generation %d after %d, rolled back %v", w.Generation(), late, w.RolledBack())
-	}
-	wantErr(t, v.SetLedgerHead([]byte("x")), ErrChanged)
-
-	must(t, os.WriteFile(filepath.Join(v.dir, FileName), []byte("rubbish"), 0o600))
-	must(t, b.Restore(v.dir))
-	wantValue(t, loadUnlocked(t, v.dir, m), api, "token-0123456789")
-	fresh := filepath.Join(t.TempDir(), "new")
-	must(t, b.Restore(fresh))
-	wantValue(t, loadUnlocked(t, fresh, m), api, "token-0123456789")
-
-	image[len(image)/2] ^= 1
-	_, err = Parse(image)
-	wantErr(t, err, ErrDamaged)
 }
 
 // What is on disk shows neither a value nor a name nor a place, in no encoding
