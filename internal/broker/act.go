@@ -123,9 +123,9 @@ func (b *Broker) perform(op *operation, began chan<- *wire.Error) {
 	}
 	// approval: where each action is asked for, this one's own card was approved;
 	// a grant for one action is used up here
-	granted := "session"
-	if op.decided().Granted() {
-		granted = "operation"
+	by, unit := "session", s.Caller.Unit
+	if op.decided().Granted() || op.record.Repeat {
+		by, unit = "operation", action.UnitOperation
 	} else if ch.asksEach(op.plan) {
 		b.drop(op, wire.ReasonDenied)
 		return
@@ -137,7 +137,7 @@ func (b *Broker) perform(op *operation, began chan<- *wire.Error) {
 	}
 	// intent: durable before anything leaves. A crash before this line leaves
 	// nothing done, a crash after it reads as indeterminate.
-	intent, fail := b.begin(op, granted)
+	intent, fail := b.begin(op, map[string]any{"capability": op.request.Capability, "by": by, "unit": unit})
 	if fail != nil || intent == 0 {
 		began <- fail
 		return
@@ -218,7 +218,7 @@ func keyed(key []byte, purpose string, data []byte) []byte {
 
 // begin writes the intent. An intent of 0 without an error means that the
 // operation was denied instead.
-func (b *Broker) begin(op *operation, granted string) (int64, *wire.Error) {
+func (b *Broker) begin(op *operation, granted map[string]any) (int64, *wire.Error) {
 	for {
 		if op.behind != nil { // an equal action of another session runs: one after the other
 			if fail := b.queueBehind(op); fail != nil {
@@ -233,8 +233,7 @@ func (b *Broker) begin(op *operation, granted string) (int64, *wire.Error) {
 			op.behind = nil
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), ledgerTime)
-		intent, err := b.Ledger.Begin(ctx, op.record, op.row("intent", map[string]any{
-			"capability": op.request.Capability, "by": granted, "unit": op.session.Caller.Unit}), budgetOf(op.plan.Capability))
+		intent, err := b.Ledger.Begin(ctx, op.record, op.row("intent", granted), budgetOf(op.plan.Capability))
 		cancel()
 		if err == nil {
 			return intent, nil

@@ -25,7 +25,7 @@ func (ch *channel) fileAccessCard(s *session.Session, p *access.Policy, wanted [
 	set := strings.Join(wanted, "\n")
 	item, err := b.queue.File(approval.Proposal{
 		Caller: subject, Equal: "access\n" + set, NoKey: subject + "\n" + set, SessionID: s.ID,
-		Verified: b.verified(ch, s.Caller), Claimed: approval.ClaimedOf(s.Caller, purpose), Granting: g,
+		Verified: ch.verifiedOf(s), Claimed: approval.ClaimedOf(s.Caller, purpose), Granting: g,
 		Settled: func(d approval.Decision) { settleAccess(s, wanted, first, d) },
 	})
 	switch {
@@ -62,7 +62,7 @@ func (ch *channel) fileOperationCard(op *operation, note string) (*approval.Item
 	digest := hexOf(op.record.Digest)
 	item, err := b.queue.File(approval.Proposal{
 		Caller: op.subject, Equal: "action\n" + digest + note, NoKey: op.subject + "\n" + digest, SessionID: s.ID,
-		Verified: b.verified(ch, s.Caller), Claimed: approval.ClaimedOf(s.Caller, ""),
+		Verified: ch.verifiedOf(s), Claimed: approval.ClaimedOf(s.Caller, ""),
 		Granting: approval.Granting{Unit: action.UnitOperation, LongestEnd: s.Status().ExpiresAt, Note: note,
 			Capabilities: []approval.Capability{cardCapability(open.policy, op.request.Capability)}},
 		Request: approval.NewRequest(op.id, op.request),
@@ -99,11 +99,14 @@ func cardCapability(p *access.Policy, name string) approval.Capability {
 	return v
 }
 
-func (b *Broker) verified(ch *channel, c action.Caller) approval.Verified {
-	v := approval.VerifiedOf(ch.id.ID, c)
+// verifiedOf is the verified part of a session's cards.
+func (ch *channel) verifiedOf(s *session.Session) approval.Verified {
+	v := approval.VerifiedOf(ch.id.ID, s.Caller)
 	v.Profile, v.Limits = Profile, Limits
-	if b.Location.Test {
-		v.Home = b.Location.Home
+	v.Chain, v.ChainCut = ch.chain()
+	v.OtherSessions = ch.b.otherSessions(s.Caller, s.ID)
+	if ch.b.Location.Test {
+		v.Home = ch.b.Location.Home
 	}
 	return v
 }

@@ -43,7 +43,7 @@ func (ch *channel) manage(method string, m wire.Managed) (any, *wire.Error) {
 	case wire.MethodSecretList:
 		return ch.listSecrets()
 	case wire.MethodApprovalList:
-		return ch.listCards()
+		return managed(m, ch.listCards)
 	case wire.MethodSessionList:
 		return ch.listSessions()
 	case wire.MethodSessionPaused:
@@ -90,7 +90,7 @@ func managed[R any](m wire.Managed, work func(R) (any, *wire.Error)) (any, *wire
 
 func (b *Broker) status() wire.Status {
 	st := wire.Status{State: "ready", BrokerVersion: b.Version, BrokerInstance: b.instance, Endpoint: b.Location.Socket,
-		Profile: Profile, Home: b.Location.Home, Pending: len(b.queue.List())}
+		Profile: Profile, Home: b.Location.Home, Pending: b.queue.Len()}
 	st.Sessions, st.Paused = b.sessions.Live()
 	if b.state() == nil {
 		st.State = "locked"

@@ -1,9 +1,11 @@
 package broker
 
 import (
+	"context"
 	"errors"
 
 	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/ledger"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -11,13 +13,20 @@ import (
 // does not fit is shown when the older cards are decided.
 const maxCardBytes = wire.MaxFrame * 3 / 4
 
-// listCards lists the cards that wait. Without a proof there is no digest and
-// no card, so nothing that could be approved from it.
-func (ch *channel) listCards() (any, *wire.Error) {
+// listCards lists the cards that wait, or the one that is asked for. Without a
+// proof there is no digest and no card, so nothing that could be approved from
+// it; what a card asks for stands there for those of the asking process only.
+func (ch *channel) listCards(r wire.ApprovalList) (any, *wire.Error) {
 	l := wire.List[wire.Approval]{Items: []wire.Approval{}}
 	all, size := ch.mayRead(), 0
 	for _, i := range ch.b.queue.List() {
+		if r.ApprovalID != "" && r.ApprovalID != i.ID() {
+			continue
+		}
 		a := wire.Approval{ApprovalID: i.ID(), Capabilities: i.Capabilities, AskedAt: i.AskedAt, ExpiresAt: i.Card.ExpiresAt}
+		if all {
+			a.SessionID, a.Asked = i.SessionID, i.Asked()
+		}
 		if size += len(marshal(a)); size > maxCardBytes {
 			break
 		}
@@ -53,17 +62,16 @@ func (ch *channel) denyCard(r wire.ApprovalID) (any, *wire.Error) {
 // decide records a decision and then lets it take effect, in one step of the
 // queue: nothing can happen between the two.
 func (ch *channel) decide(id, digest string, d approval.Decision) (any, *wire.Error) {
-	err := ch.b.queue.Decide(id, digest, d, func(i *approval.Item) error {
-		request := map[string]any{"approval_id": i.ID(), "card_digest": i.Digest, "card": string(i.Document), "session_id": i.SessionID}
-		outcome := map[string]any{"choice": d.Choice, "shares_terminal_with_agent": ch.sharesTerminal(i)}
-		if !d.Until.IsZero() {
-			outcome["until"] = d.Until
-		}
-		if fail := ch.row("decision", request, outcome); fail != nil && d.Choice != approval.ChoiceDeny {
-			return fail
-		}
-		return nil
-	})
+	item, err := ch.b.queue.Get(id)
+	if err == nil {
+		approver := ch.approver(item) // before the queue is held: it asks the kernel about every agent
+		err = ch.b.queue.Decide(id, digest, d, func(i *approval.Item) error {
+			if fail := ch.decisionRow(i, d, approver); fail != nil && d.Choice != approval.ChoiceDeny {
+				return fail
+			}
+			return nil
+		})
+	}
 	var fail *wire.Error
 	switch {
 	case err == nil:
@@ -82,9 +90,28 @@ func (ch *channel) decide(id, digest string, d approval.Decision) (any, *wire.Er
 	return nil, wire.Errorf(wire.CodeBadRequest, "%v.", err)
 }
 
-// sharesTerminal records, as a fact, whether the approver sits on the terminal
-// of the agent. It judges nothing.
-func (ch *channel) sharesTerminal(i *approval.Item) bool {
-	tty := ch.evidence().Peer.Kernel.TTY
-	return tty != "" && tty == i.Card.Verified.Agent.Kernel.TTY
+// decisionRow records a decision: who decided, what it gives, and the card as
+// it was shown.
+func (ch *channel) decisionRow(i *approval.Item, d approval.Decision, approver map[string]any) *wire.Error {
+	c := ch.evidence()
+	row := ledger.Row{Kind: "decision", SessionID: i.SessionID, Claimed: marshal(c.Claims),
+		Verified: marshal(map[string]any{"channel_id": ch.id.ID, "role": c.Role, "peer": verifiedProcess(c.Peer), "approver": approver}),
+		Request:  marshal(map[string]any{"approval_id": i.ID(), "card_digest": i.Digest, "card": string(i.Document)}),
+		Outcome:  marshal(map[string]any{"choice": d.Choice})}
+	if i.Card.Request != nil {
+		row.OperationID = i.Card.Request.OperationID
+	}
+	if d.Granted() {
+		granted := map[string]any{"capabilities": i.Capabilities, "unit": i.Card.Granting.Unit, "longest_end": i.Card.Granting.LongestEnd}
+		if d.Choice == approval.ChoiceUntil {
+			granted["until"] = d.Until
+		}
+		row.Granted = marshal(granted)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), ledgerTime)
+	defer cancel()
+	if _, err := ch.b.Ledger.Append(ctx, row); err != nil {
+		return ch.b.ledgerFailed(err)
+	}
+	return nil
 }

@@ -36,7 +36,7 @@ func TestP01_ALongQueueCanBeListed(t *testing.T) {
 		if reading {
 			ch.openReading()
 		}
-		r, fail := ch.listCards()
+		r, fail := ch.listCards(wire.ApprovalList{})
 		if fail != nil {
 			t.Fatal(fail)
 		}

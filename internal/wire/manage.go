@@ -136,9 +136,17 @@ type AccessApplied struct {
 	Voided     []string `json:"voided"` // values that lost their place and must be set again
 }
 
-// Approval is one waiting card. Digest and Card are present after proof.
+// ApprovalList asks for the waiting cards, or for one of them.
+type ApprovalList struct {
+	ApprovalID string `json:"approval_id,omitempty" wire:"optional"`
+}
+
+// Approval is one waiting card. Digest, Card, SessionID and Asked are present
+// after proof.
 type Approval struct {
 	ApprovalID   string          `json:"approval_id"`
+	SessionID    string          `json:"session_id,omitempty"`
+	Asked        int             `json:"asked,omitempty"` // how often, since it waits
 	CardDigest   string          `json:"card_digest,omitempty"`
 	Card         json.RawMessage `json:"card,omitempty"`
 	Capabilities []string        `json:"capabilities"`
