@@ -20,6 +20,7 @@ import (
 	"github.com/yett-broker/yett/internal/peer"
 	"github.com/yett-broker/yett/internal/session"
 	"github.com/yett-broker/yett/internal/sshexec"
+	"github.com/yett-broker/yett/internal/suspend"
 	"github.com/yett-broker/yett/internal/vault"
 	"github.com/yett-broker/yett/internal/wire"
 )
@@ -29,28 +30,29 @@ import (
 const lockAfter = time.Hour
 
 func newServe(a *app) *cobra.Command {
-	unused := lockAfter
+	unused, onSuspend := lockAfter, true
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the resident broker",
 		Long: "Runs the broker until SIGTERM or yett stop. It starts locked and never asks for\n" +
 			"anything; unlock it with yett unlock. It opens no network listener.\n\n" +
 			"When no action ran and no proof was given for the time of --lock-after, it\n" +
-			"locks by itself and pauses the sessions; sleep counts as time. yett unlock\n" +
-			"resumes them.",
+			"locks by itself and pauses the sessions; sleep counts as time. It does the\n" +
+			"same before the machine sleeps. yett unlock resumes them.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if unused < 0 {
 				return usageError{errors.New("--lock-after is a time such as 30m or 8h, or 0 for never")}
 			}
-			return a.serve(c.Context(), unused)
+			return a.serve(c.Context(), unused, onSuspend)
 		},
 	}
 	c.Flags().DurationVar(&unused, "lock-after", lockAfter, "lock after this time without use; 0 is never")
+	c.Flags().BoolVar(&onSuspend, "lock-on-suspend", true, "lock before the machine sleeps")
 	return c
 }
 
-func (a *app) serve(ctx context.Context, unused time.Duration) error {
+func (a *app) serve(ctx context.Context, unused time.Duration, onSuspend bool) error {
 	loc, err := a.location()
 	if err != nil {
 		return err
@@ -86,14 +88,34 @@ func (a *app) serve(ctx context.Context, unused time.Duration) error {
 	none := func() []int { return nil } // this release opens no port of its own
 	b, err := broker.New(broker.Config{Location: loc, Version: version, Vault: v, Ledger: l,
 		HTTP: httpexec.New(httpexec.Options{OwnPorts: none}), SSH: sshexec.New(sshexec.Options{OwnPorts: none}),
-		Clock: session.SystemClock{}, Log: log, ShimFile: installedShim, LockAfter: unused})
+		Clock: session.SystemClock{}, Log: log, ShimFile: installedShim, OwnFile: installedYett, LockAfter: unused})
 	if err != nil {
 		return err
+	}
+	if onSuspend {
+		defer watchSuspend(ctx, log, b)()
 	}
 	log.Info("serving, locked", "version", version, "endpoint", loc.Socket, "home", loc.Home)
 	err = b.Serve(ctx, listener, listener.Close)
 	log.Info("stopped")
 	return err
+}
+
+// watchSuspend locks before the machine sleeps, until the returned function is
+// called. Neither start nor stop waits for the system's bus.
+func watchSuspend(ctx context.Context, log *slog.Logger, b *broker.Broker) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		suspend.Watch(ctx, suspend.SystemBus, log, func() { b.Pause(broker.PausedSuspend) })
+	}()
+	return func() { cancel(); <-ended }
+}
+
+func installedYett() (device, inode uint64, err error) {
+	_, device, inode, err = endpoint.Installed("yett")
+	return device, inode, err
 }
 
 func installedShim() (device, inode uint64, err error) {
