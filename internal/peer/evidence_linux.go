@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/yett-broker/yett/internal/action"
 )
@@ -19,11 +22,11 @@ type account struct {
 	initial  bool // pid 1 of its pid namespace
 }
 
-// gather reads the evidence of the process behind fd. An exec in the middle
-// would mix two programs, so the program is read first and last.
-func gather(fd int) (account, error) {
+// gather reads the evidence of the process behind fd, which owns dir. An exec
+// in the middle would mix two programs, so the program is read first and last.
+func gather(fd int, dir procDir) (account, error) {
 	for range 3 {
-		a, err := gatherOnce(fd)
+		a, err := gatherOnce(fd, dir)
 		if !errors.Is(err, ErrChanged) {
 			return a, err
 		}
@@ -31,13 +34,13 @@ func gather(fd int) (account, error) {
 	return account{}, noAttribution("it keeps changing while it is looked at")
 }
 
-func gatherOnce(fd int) (account, error) {
+func gatherOnce(fd int, dir procDir) (account, error) {
 	id, err := identify(fd)
 	if err != nil {
 		return account{}, err
 	}
-	before, a, readErr := read(id)
-	after, imageErr := readImage(id.pid)
+	before, a, readErr := read(id, dir)
+	after, imageErr := dir.image()
 	again, idErr := identify(fd) // polls last: alive now means alive all the while
 	if err := errors.Join(readErr, imageErr, idErr); err != nil {
 		return account{}, noAttribution("%w", err)
@@ -53,29 +56,29 @@ func gatherOnce(fd int) (account, error) {
 	return a, nil
 }
 
-// read collects the facts of id.pid; they mean something only if the pidfd
-// polls alive afterwards.
-func read(id identity) (image, account, error) {
-	img, err := readImage(id.pid)
+// read collects the facts; they mean something only if the pidfd polls alive
+// afterwards.
+func read(id identity, dir procDir) (image, account, error) {
+	img, err := dir.image()
 	if err != nil {
 		return image{}, account{}, err
 	}
-	stat, err := readStat(id.pid)
+	stat, err := dir.stat()
 	if err != nil {
-		return image{}, account{}, fmt.Errorf("reading its stat: %w", err)
+		return image{}, account{}, err
 	}
-	status, err := readStatus(id.pid)
+	status, err := dir.status()
 	if err != nil {
-		return image{}, account{}, fmt.Errorf("reading its status: %w", err)
+		return image{}, account{}, err
 	}
 	boot, err := bootID()
 	if err != nil {
 		return image{}, account{}, err
 	}
-	if otherUserNamespace(id.pid) {
+	if dir.otherUserNamespace() {
 		return image{}, account{}, errors.New("it is in another user namespace")
 	}
-	container := otherNamespace(id.pid, status.nspid)
+	container := dir.otherNamespace(status.nspid)
 	if img.state == exeFile && !container && img.elsewhere() {
 		img.state = exeReplaced
 	}
@@ -84,12 +87,12 @@ func read(id identity) (image, account, error) {
 		PID: id.pid, StartTicks: stat.startTicks, BootID: boot,
 		UID: id.uid, GID: id.gid, PPID: id.ppid,
 		ExePath: img.path, ExeDevice: img.dev, ExeInode: img.ino, ExeState: img.state,
-		TTY: ttyName(stat.tty), Cgroup: readCgroup(id.pid), TracerPID: status.tracer, Container: container,
+		TTY: ttyName(stat.tty), Cgroup: dir.cgroup(), TracerPID: status.tracer, Container: container,
 	}
 	if img.state != exeHidden {
 		a.evidence.Filesystem = action.FileFacts{Size: img.size, Owner: img.owner, Mode: fmt.Sprintf("%04o", img.mode)}
 	}
-	a.evidence.Claimed = readClaims(id.pid, img.path)
+	a.evidence.Claimed = readClaims(dir, img.path)
 	return img, a, nil
 }
 
@@ -103,31 +106,31 @@ var bootID = sync.OnceValues(func() (string, error) {
 
 // otherUserNamespace compares the namespace links, and for a hidden process,
 // whose links cannot be read, the mapping of user ids, which can.
-func otherUserNamespace(pid int) bool {
-	if differ, known := namespaceDiffers(pid, "user"); known {
+func (d procDir) otherUserNamespace() bool {
+	if differ, known := d.namespaceDiffers("user"); known {
 		return differ
 	}
-	theirs, err1 := readCapped(procPath(pid, "uid_map"), 16<<10)
-	ours, err2 := readCapped("/proc/self/uid_map", 16<<10)
+	theirs, err1 := d.read("uid_map", 16<<10)
+	ours, err2 := os.ReadFile("/proc/self/uid_map")
 	return err1 != nil || err2 != nil || !bytes.Equal(theirs, ours)
 }
 
 // otherNamespace reports a pid or mount namespace that is not ours. A process
 // in a pid namespace below ours has more than one id even when it is hidden.
-func otherNamespace(pid int, nspid []int) bool {
+func (d procDir) otherNamespace(nspid []int) bool {
 	if len(nspid) > 1 {
 		return true
 	}
 	for _, kind := range []string{"pid", "mnt"} {
-		if differ, known := namespaceDiffers(pid, kind); known && differ {
+		if differ, known := d.namespaceDiffers(kind); known && differ {
 			return true
 		}
 	}
 	return false
 }
 
-func namespaceDiffers(pid int, kind string) (differ, known bool) {
-	theirs, err1 := os.Readlink(procPath(pid, "ns/"+kind))
+func (d procDir) namespaceDiffers(kind string) (differ, known bool) {
+	theirs, err1 := d.readlink("ns/" + kind)
 	ours, err2 := os.Readlink("/proc/self/ns/" + kind)
 	return theirs != ours, err1 == nil && err2 == nil
 }
@@ -143,18 +146,26 @@ var claimSlots = make(chan struct{}, 4)
 
 // readClaims reads what the process chose. Nothing depends on it, so what
 // does not come in time is left out.
-func readClaims(pid int, exe string) action.ProcClaims {
+func readClaims(dir procDir, exe string) action.ProcClaims {
 	var c action.ProcClaims
-	c.Cwd, _ = os.Readlink(procPath(pid, "cwd"))
+	c.Cwd, _ = dir.readlink("cwd")
 
 	timer := time.NewTimer(claimsWait)
 	defer timer.Stop()
 	select {
 	case claimSlots <- struct{}{}:
 		text := make(chan []byte, 1)
+		// Opened here, since dir may be closed before a stuck read ends.
+		cmdline, err := unix.Openat(int(dir), "cmdline", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 		go func() {
 			defer func() { <-claimSlots }()
-			argv, _ := readCapped(procPath(pid, "cmdline"), claimsCap)
+			if err != nil {
+				text <- nil
+				return
+			}
+			f := os.NewFile(uintptr(cmdline), "cmdline")
+			defer f.Close()
+			argv, _ := io.ReadAll(io.LimitReader(f, claimsCap))
 			text <- argv
 		}()
 		select {

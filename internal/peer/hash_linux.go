@@ -25,26 +25,6 @@ const (
 // costs as many threads and no more.
 var hashSlots = make(chan struct{}, 2)
 
-// unhashed are file systems whose content is decided by another process or
-// machine at every read: a digest of it says nothing.
-var unhashed = map[int64]string{
-	unix.FUSE_SUPER_MAGIC:  "FUSE",
-	unix.NFS_SUPER_MAGIC:   "NFS",
-	unix.SMB_SUPER_MAGIC:   "SMB",
-	unix.CIFS_SUPER_MAGIC:  "SMB",
-	unix.SMB2_SUPER_MAGIC:  "SMB",
-	unix.V9FS_MAGIC:        "9P",
-	unix.CEPH_SUPER_MAGIC:  "Ceph",
-	unix.AFS_SUPER_MAGIC:   "AFS",
-	unix.AFS_FS_MAGIC:      "AFS",
-	unix.CODA_SUPER_MAGIC:  "Coda",
-	unix.NCP_SUPER_MAGIC:   "NCP",
-	unix.OCFS2_SUPER_MAGIC: "OCFS2",
-	0x0bd00bd0:             "Lustre",
-	0x47504653:             "GPFS",
-	0x786f4256:             "vboxsf",
-}
-
 // Hash fills in the SHA-256 of the running image, or why there is none. It
 // reads the image that the kernel holds, whatever lies at its path by now, and
 // works once; later calls wait for the first.
@@ -67,15 +47,20 @@ func (p *Process) Hash(ctx context.Context) {
 }
 
 func (p *Process) hashInTime(ctx context.Context) (string, error) {
-	k := p.evidence.Kernel
+	k := &p.evidence.Kernel
 	if k.ExeState == exeHidden {
 		return "", errors.New("program hidden")
+	}
+	img, err := p.openImage()
+	if err != nil {
+		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, hashDeadline)
 	defer cancel()
 	select {
 	case hashSlots <- struct{}{}:
 	case <-ctx.Done():
+		img.close()
 		return "", errors.New("no time left to begin")
 	}
 	type result struct {
@@ -85,7 +70,8 @@ func (p *Process) hashInTime(ctx context.Context) (string, error) {
 	results := make(chan result, 1)
 	go func() {
 		defer func() { <-hashSlots }()
-		digest, err := hashImage(ctx, k.PID, k.ExeDevice, k.ExeInode)
+		defer img.close()
+		digest, err := img.hash(ctx, k.ExeDevice, k.ExeInode)
 		results <- result{digest, err}
 	}()
 	select {
@@ -103,23 +89,43 @@ func (p *Process) hashInTime(ctx context.Context) (string, error) {
 	}
 }
 
-// hashImage hashes what /proc/PID/exe holds if it is the given file.
-func hashImage(ctx context.Context, pid int, dev, ino uint64) (string, error) {
-	// O_PATH first: opening for reading already asks a FUSE server.
-	path, err := unix.Open(procPath(pid, "exe"), unix.O_PATH|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return "", fmt.Errorf("opening the image: %w", err)
+// heldImage is a running image that nobody has been asked to read yet.
+type heldImage struct {
+	path   int    // O_PATH: opening for reading already asks a FUSE server
+	fsType string // as in mountinfo
+}
+
+// openImage takes hold of what /proc/PID/exe holds, and waits for nobody.
+func (p *Process) openImage() (img heldImage, err error) {
+	cerr := p.raw.Control(func(uintptr) {
+		img.path, err = unix.Openat(int(p.dir), "exe", unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err != nil {
+			err = fmt.Errorf("opening the image: %w", err)
+			return
+		}
+		if p.evidence.Kernel.ExeState == exeMemory {
+			img.fsType = "tmpfs" // the kernel's own, mounted nowhere
+			return
+		}
+		if img.fsType, err = p.dir.fsTypeOf(img.path); err != nil {
+			img.close()
+		}
+	})
+	return img, errors.Join(cerr, err)
+}
+
+func (i heldImage) close() { unix.Close(i.path) }
+
+// hash hashes the image if it is the given file.
+func (i heldImage) hash(ctx context.Context, dev, ino uint64) (string, error) {
+	if othersDecide(i.fsType) {
+		return "", fmt.Errorf("on a file system that others decide (%s)", i.fsType)
 	}
-	defer unix.Close(path)
 	var fs unix.Statfs_t
-	if err := unix.Fstatfs(path, &fs); err != nil {
+	if err := unix.Fstatfs(i.path, &fs); err != nil {
 		return "", fmt.Errorf("asking for the file system: %w", err)
 	}
-	// Type is signed and 32 bits wide in the kernel's tables.
-	if name, ok := unhashed[int64(uint32(fs.Type))]; ok {
-		return "", fmt.Errorf("on a file system that others decide (%s)", name)
-	}
-	f, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", path))
+	f, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", i.path))
 	if err != nil {
 		return "", fmt.Errorf("opening the image: %w", err)
 	}

@@ -60,11 +60,11 @@ func TestHash_MemoryImage(t *testing.T) {
 		}
 
 		// The same image, were its file system one that others decide.
-		unhashed[unix.TMPFS_MAGIC] = "test"
-		defer delete(unhashed, unix.TMPFS_MAGIC)
+		decidedByOthers["tmpfs"] = true
+		defer delete(decidedByOthers, "tmpfs")
 		p = of(t, c)
 		p.Hash(t.Context())
-		if f := p.Evidence().Filesystem; f.SHA256 != "" || !strings.Contains(f.NotHashed, "(test)") {
+		if f := p.Evidence().Filesystem; f.SHA256 != "" || !strings.Contains(f.NotHashed, "(tmpfs)") {
 			t.Errorf("%+v, want not hashed", f)
 		}
 	})

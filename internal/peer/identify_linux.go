@@ -49,7 +49,7 @@ func identifyByProc(fd int) (identity, error) {
 	var st statusFacts
 	pid, err := pidOfFdinfo(fd)
 	if err == nil {
-		st, err = readStatus(pid)
+		st, err = statusOf(pid)
 	}
 	if !alive(fd) {
 		return identity{}, ErrGone
@@ -58,6 +58,15 @@ func identifyByProc(fd int) (identity, error) {
 		return identity{}, noAttribution("reading about the process: %w", err)
 	}
 	return identity{pid: pid, ppid: st.ppid, uid: st.euid, gid: st.egid}, nil
+}
+
+func statusOf(pid int) (statusFacts, error) {
+	dir, err := openProc(pid)
+	if err != nil {
+		return statusFacts{}, err
+	}
+	defer dir.close()
+	return dir.status()
 }
 
 // pidOfFdinfo reads the "Pid:" line, which is -1 after a reap and 0 in a pid

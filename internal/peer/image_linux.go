@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -25,35 +24,22 @@ type image struct {
 // alike and differ from every other.
 func (i image) same(other image) bool { return i.dev == other.dev && i.ino == other.ino }
 
-// readImage looks through /proc/PID/exe. The caller polls the pidfd around it.
-// It asks no file system that could make it wait: a program may lie on a FUSE
+// image looks through /proc/PID/exe. The caller polls the pidfd around it. It
+// asks no file system that could make it wait: a program may lie on a FUSE
 // mount whose server is the very process that is asked about.
-func readImage(pid int) (image, error) {
-	link := procPath(pid, "exe")
-	path, err := os.Readlink(link)
+func (d procDir) image() (image, error) {
+	path, err := d.readlink("exe")
 	if errors.Is(err, fs.ErrPermission) {
 		return image{state: exeHidden}, nil
 	}
 	if err != nil {
 		return image{}, fmt.Errorf("reading the link to its program: %w", err)
 	}
-	var st unix.Statx_t
-	err = unix.Statx(unix.AT_FDCWD, link, unix.AT_STATX_DONT_SYNC, unix.STATX_BASIC_STATS, &st)
-	if errors.Is(err, fs.ErrPermission) {
-		return image{state: exeHidden}, nil
+	i, st, err := d.file()
+	if err != nil || i.state == exeHidden {
+		return i, err
 	}
-	if err != nil {
-		return image{}, fmt.Errorf("asking for its program: %w", err)
-	}
-	i := image{
-		state: exeFile,
-		path:  path,
-		dev:   unix.Mkdev(st.Dev_major, st.Dev_minor),
-		ino:   st.Ino,
-		size:  int64(st.Size),
-		owner: int(st.Uid),
-		mode:  uint32(st.Mode) & 0o7777,
-	}
+	i.path, i.size, i.owner, i.mode = path, int64(st.Size), int(st.Uid), uint32(st.Mode)&0o7777
 	name, deleted := strings.CutSuffix(path, " (deleted)")
 	switch {
 	case st.Nlink == 0 && strings.HasPrefix(path, "/memfd:"):
@@ -62,6 +48,19 @@ func readImage(pid int) (image, error) {
 		i.state, i.path = exeReplaced, name
 	}
 	return i, nil
+}
+
+// file is the identity of the program alone: one system call.
+func (d procDir) file() (image, unix.Statx_t, error) {
+	var st unix.Statx_t
+	err := unix.Statx(int(d), "exe", unix.AT_STATX_DONT_SYNC, unix.STATX_BASIC_STATS, &st)
+	if errors.Is(err, fs.ErrPermission) {
+		return image{state: exeHidden}, st, nil
+	}
+	if err != nil {
+		return image{}, st, fmt.Errorf("asking for its program: %w", err)
+	}
+	return image{state: exeFile, dev: unix.Mkdev(st.Dev_major, st.Dev_minor), ino: st.Ino}, st, nil
 }
 
 const resolveCached = 0x20 // RESOLVE_CACHED of openat2(2), kernel 5.12

@@ -53,7 +53,9 @@ type ancestor struct {
 	pid   int
 	inode uint64 // 0 before kernel 6.9
 	start uint64
-	name  string
+
+	name    string
+	program string // its path; "" if it is hidden
 }
 
 func (x ancestor) is(y ancestor) bool {
@@ -163,9 +165,18 @@ func lookAt(fd int) (ancestor, kinStat, error) {
 	if err != nil {
 		return ancestor{}, kinStat{}, err
 	}
+	dir, err := openProc(id.pid)
+	if err != nil && !alive(fd) {
+		err = ErrGone
+	}
+	if err != nil {
+		return ancestor{}, kinStat{}, err
+	}
+	defer dir.close()
 	inode, inodeErr := pidfsInode(fd)
-	stat, statErr := readStat(id.pid)
-	status, statusErr := readStatus(id.pid)
+	img, _ := dir.image() // for people
+	stat, statErr := dir.stat()
+	status, statusErr := dir.status()
 	if !alive(fd) {
 		return ancestor{}, kinStat{}, ErrGone
 	}
@@ -174,7 +185,7 @@ func lookAt(fd int) (ancestor, kinStat, error) {
 			return ancestor{}, kinStat{}, err
 		}
 	}
-	x := ancestor{pid: id.pid, inode: inode, start: stat.startTicks, name: stat.comm}
+	x := ancestor{pid: id.pid, inode: inode, start: stat.startTicks, name: stat.comm, program: img.path}
 	initial := id.pid == 1 || status.nspid[len(status.nspid)-1] == 1
 	return x, kinStat{tty: stat.tty, session: stat.session, initial: initial}, nil
 }

@@ -158,8 +158,12 @@ func playJudge(args []string) error {
 		if err != nil {
 			return err
 		}
-		_, known := namespaceDiffers(pid, "user")
-		fmt.Printf("link %v, other %v\n", known, otherUserNamespace(pid))
+		dir, err := openProc(pid)
+		if err != nil {
+			return err
+		}
+		_, known := dir.namespaceDiffers("user")
+		fmt.Printf("link %v, other %v\n", known, dir.otherUserNamespace())
 	}
 	return nil
 }
@@ -184,7 +188,8 @@ func TestOf_ContainerIsAWord(t *testing.T) {
 
 // A hidden process shows no namespace links, but more than one number.
 func TestOf_HiddenContainer(t *testing.T) {
-	if !otherNamespace(os.Getpid(), []int{4711, 1}) || otherNamespace(os.Getpid(), []int{4711}) {
+	dir := procOf(t, os.Getpid())
+	if !dir.otherNamespace([]int{4711, 1}) || dir.otherNamespace([]int{4711}) {
 		t.Error("a pid namespace below ours is not told by the numbers")
 	}
 }

@@ -34,9 +34,14 @@ func (p *Process) Parent() (*Process, error) {
 // Process.Parent. Its Done tells that the host of a shim has died, whoever
 // else still holds the pipes.
 func Parent() (*Process, error) {
-	stat, err := readStat(os.Getpid())
+	dir, err := openProc(os.Getpid())
 	if err != nil {
-		return nil, fmt.Errorf("reading our own stat: %w", err)
+		return nil, err
+	}
+	defer dir.close()
+	stat, err := dir.stat()
+	if err != nil {
+		return nil, fmt.Errorf("reading about ourselves: %w", err)
 	}
 	self := action.KernelFacts{PID: os.Getpid(), UID: os.Geteuid(), StartTicks: stat.startTicks}
 	return parentOf(self, func() (int, error) { return os.Getppid(), nil })

@@ -59,7 +59,7 @@ func TestParent_ReparentedRefused(t *testing.T) {
 // awaitParent returns when the kernel names pid as the parent of p.
 func awaitParent(p *Process, pid int) error {
 	for p.Alive() {
-		status, err := readStatus(p.PID())
+		status, err := statusOf(p.PID())
 		if err != nil || status.ppid == pid {
 			return err
 		}
@@ -91,7 +91,7 @@ func TestParent_Judged(t *testing.T) {
 		}
 		return err
 	}
-	stat, err := readStat(h.pid())
+	stat, err := procOf(t, h.pid()).stat()
 	if err != nil {
 		t.Fatal(err)
 	}

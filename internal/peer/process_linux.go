@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -20,6 +21,7 @@ import (
 type Process struct {
 	pidfd   *os.File
 	raw     syscall.RawConn
+	dir     procDir // used under raw.Control only, which Close waits for
 	done    chan struct{}
 	comm    string
 	initial bool
@@ -68,7 +70,7 @@ func peerOf(raw syscall.RawConn) (*Process, error) {
 	}
 	// The socket remembers who connected; the process may have changed since.
 	k := p.evidence.Kernel
-	if credErr != nil || int(cred.Pid) != k.PID || int(cred.Uid) != k.UID {
+	if credErr != nil || int(cred.Pid) != k.PID || int(cred.Uid) != k.UID || int(cred.Gid) != k.GID {
 		p.Close()
 		return nil, noAttribution("the socket and the process name different accounts")
 	}
@@ -83,9 +85,9 @@ func hold(fd int) (*Process, error) {
 		return nil, fmt.Errorf("making the pidfd non-blocking: %w", err)
 	}
 	f := os.NewFile(uintptr(fd), "pidfd")
-	a, err := gather(fd)
-	if err != nil {
-		f.Close()
+	p := &Process{pidfd: f, dir: -1, done: make(chan struct{})}
+	if err := p.read(fd); err != nil {
+		p.Close()
 		if !errors.Is(err, ErrNoAttribution) {
 			err = noAttribution("%w", err)
 		}
@@ -96,17 +98,34 @@ func hold(fd int) (*Process, error) {
 		err = f.SetReadDeadline(time.Time{}) // fails unless the poller has it
 	}
 	if err != nil {
-		f.Close()
+		p.Close()
 		return nil, fmt.Errorf("watching the pidfd: %w", err)
 	}
-	p := &Process{pidfd: f, raw: raw, done: make(chan struct{}), comm: a.comm, initial: a.initial, evidence: a.evidence}
-	p.space = readSpace(a.evidence.Kernel.PID, make([]byte, maxSpace))
-	if !alive(fd) { // the number may name another process by now
-		f.Close()
-		return nil, noAttribution("%w", ErrGone)
-	}
+	p.raw = raw
 	go p.watch()
 	return p, nil
+}
+
+// read opens the directory of the process behind fd and fills p from it.
+func (p *Process) read(fd int) error {
+	id, err := identify(fd)
+	if err != nil {
+		return err
+	}
+	if p.dir, err = openProc(id.pid); err != nil {
+		return err
+	}
+	a, err := gather(fd, p.dir) // polls: so the number still named this process when it was opened
+	if err != nil {
+		return err
+	}
+	p.comm, p.initial, p.evidence = a.comm, a.initial, a.evidence
+	var buf [maxSpace]byte
+	p.space = bytes.Clone(p.dir.space(buf[:]))
+	if !alive(fd) { // a dying process has no address space
+		return ErrGone
+	}
+	return nil
 }
 
 // watch ends when the process exits or p is closed.
@@ -142,7 +161,8 @@ func (p *Process) Alive() bool {
 }
 
 // Recheck asks whether the evidence still holds: alive, the same executable,
-// the same account. A program that was seen and now hides has changed.
+// the same account, and no exec since. A program that was seen and now hides
+// has changed.
 func (p *Process) Recheck() error {
 	var err error
 	if cerr := p.raw.Control(func(fd uintptr) { err = p.recheck(int(fd)) }); cerr != nil {
@@ -152,23 +172,23 @@ func (p *Process) Recheck() error {
 }
 
 func (p *Process) recheck(fd int) error {
-	k := p.evidence.Kernel
-	img, imgErr := readImage(k.PID)
-	execed := p.space.changed(k.PID)
-	id, idErr := identify(fd) // polls last: alive now means alive all the while
-	if errors.Is(idErr, ErrGone) {
+	k := &p.evidence.Kernel
+	execed := p.space.changed(p.dir)
+	img, _, imgErr := p.dir.file()
+	uid, gid, ownerErr := p.dir.owner()
+	if !alive(fd) { // last: alive now means alive all the while
 		return ErrGone
 	}
-	if err := errors.Join(idErr, imgErr); err != nil {
-		return fmt.Errorf("%w: %w", ErrChanged, err)
-	}
-	if id.uid != k.UID {
-		return fmt.Errorf("%w: user %d, was %d", ErrChanged, id.uid, k.UID)
-	}
-	if !img.same(image{dev: k.ExeDevice, ino: k.ExeInode}) {
+	switch {
+	case imgErr != nil:
+		return fmt.Errorf("%w: %w", ErrChanged, imgErr)
+	case ownerErr != nil:
+		return fmt.Errorf("%w: %w", ErrChanged, ownerErr)
+	case uid != k.UID || gid != k.GID:
+		return fmt.Errorf("%w: user %d, group %d, was %d, %d", ErrChanged, uid, gid, k.UID, k.GID)
+	case !img.same(image{dev: k.ExeDevice, ino: k.ExeInode}):
 		return fmt.Errorf("%w: another program", ErrChanged)
-	}
-	if execed {
+	case execed:
 		return fmt.Errorf("%w: it was exec'd again", ErrChanged)
 	}
 	return nil
@@ -182,4 +202,12 @@ func (p *Process) SameExecutable(dev, ino uint64) bool {
 }
 
 // Close lets go of the process; it does nothing to it.
-func (p *Process) Close() error { return p.pidfd.Close() }
+func (p *Process) Close() error {
+	if err := p.pidfd.Close(); err != nil {
+		return err
+	}
+	if p.dir >= 0 {
+		p.dir.close()
+	}
+	return nil
+}

@@ -52,7 +52,7 @@ func TestOf_NamesTheProcessThatConnected(t *testing.T) {
 			if err := unix.Stat(program(t), &st); err != nil {
 				t.Fatal(err)
 			}
-			stat, err := readStat(h.pid())
+			stat, err := procOf(t, h.pid()).stat()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -3,10 +3,11 @@ package peer
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
+	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // statFacts are from /proc/PID/stat.
@@ -24,12 +25,74 @@ type statusFacts struct {
 	nspid                    []int // from our namespace down to its own
 }
 
-func procPath(pid int, name string) string {
-	return "/proc/" + strconv.Itoa(pid) + "/" + name
+// procDir is an open /proc/PID. It belongs to the process, not to its number:
+// after a reap every look into it fails, whoever has the number by then. That
+// it is the right one is known once the pidfd has been polled after openProc.
+type procDir int
+
+func openProc(pid int) (procDir, error) {
+	fd, err := unix.Open("/proc/"+strconv.Itoa(pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, fmt.Errorf("opening its directory in /proc: %w", err)
+	}
+	return procDir(fd), nil
 }
 
-func readStat(pid int) (statFacts, error) {
-	text, err := readCapped(procPath(pid, "stat"), 4096)
+func (d procDir) close() { unix.Close(int(d)) }
+
+// read reads at most limit bytes; files of /proc have no size to ask for.
+func (d procDir) read(name string, limit int) ([]byte, error) {
+	fd, err := unix.Openat(int(d), name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("opening %s: %w", name, err)
+	}
+	defer unix.Close(fd)
+	text := make([]byte, 0, min(limit, 4096))
+	for len(text) < limit {
+		if len(text) == cap(text) {
+			text = slices.Grow(text, len(text))
+		}
+		n, err := unix.Read(fd, text[len(text):min(limit, cap(text))])
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return nil, fmt.Errorf("reading %s: %w", name, err)
+		case n == 0:
+			return text, nil
+		}
+		text = text[:len(text)+n]
+	}
+	return text, nil
+}
+
+func (d procDir) readlink(name string) (string, error) {
+	for size := 256; ; size *= 2 {
+		buf := make([]byte, size)
+		n, err := unix.Readlinkat(int(d), name, buf)
+		if err != nil {
+			return "", err
+		}
+		if n < size {
+			return string(buf[:n]), nil
+		}
+	}
+}
+
+// owner returns the effective ids of the process: the kernel promises that
+// /proc/PID belongs to them, whatever the process hides. It says less than
+// PIDFD_GET_INFO, but at once and on every kernel.
+func (d procDir) owner() (uid, gid int, err error) {
+	var st unix.Statx_t
+	err = unix.Statx(int(d), "", unix.AT_EMPTY_PATH, unix.STATX_UID|unix.STATX_GID, &st)
+	if err != nil {
+		return 0, 0, fmt.Errorf("asking for its account: %w", err)
+	}
+	return int(st.Uid), int(st.Gid), nil
+}
+
+func (d procDir) stat() (statFacts, error) {
+	text, err := d.read("stat", 4096)
 	if err != nil {
 		return statFacts{}, err
 	}
@@ -62,8 +125,8 @@ func parseStat(text string) (statFacts, error) {
 	return statFacts{comm: text[open+1 : end], session: session, tty: tty, startTicks: start}, nil
 }
 
-func readStatus(pid int) (statusFacts, error) {
-	text, err := readCapped(procPath(pid, "status"), 16<<10)
+func (d procDir) status() (statusFacts, error) {
+	text, err := d.read("status", 16<<10)
 	if err != nil {
 		return statusFacts{}, err
 	}
@@ -135,10 +198,10 @@ func numbers(value string) ([]int, error) {
 	return all, nil
 }
 
-// readCgroup returns the path in the unified hierarchy, else the one that
-// systemd keeps.
-func readCgroup(pid int) string {
-	text, err := readCapped(procPath(pid, "cgroup"), 64<<10)
+// cgroup returns the path in the unified hierarchy, else the one that systemd
+// keeps.
+func (d procDir) cgroup() string {
+	text, err := d.read("cgroup", 64<<10)
 	if err != nil {
 		return ""
 	}
@@ -171,14 +234,4 @@ func ttyName(nr int) string {
 		return "/dev/ttyS" + strconv.Itoa(minor-64)
 	}
 	return fmt.Sprintf("%d:%d", major, minor)
-}
-
-// readCapped reads at most limit bytes; files of /proc have no size to ask for.
-func readCapped(path string, limit int64) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, limit))
 }

@@ -75,3 +75,17 @@ func TestTTYName(t *testing.T) {
 		}
 	}
 }
+
+func TestParseMountinfo(t *testing.T) {
+	const text = "21 1 0:20 / / rw,relatime shared:1 - ext4 /dev/root rw\n" +
+		"36 21 0:31 / /mnt/a\\040-\\040nfs rw master:1 - fuse.sshfs host: rw\n" +
+		"360 21 0:32 / /x rw - tmpfs tmpfs rw\n37 1 broken\n"
+	for id, want := range map[uint64]string{21: "ext4", 36: "fuse.sshfs", 360: "tmpfs", 37: "", 3: ""} {
+		if got, err := parseMountinfo(text, id); got != want || (err == nil) != (want != "") {
+			t.Errorf("mount %d: %q, %v, want %q", id, got, err, want)
+		}
+	}
+	if !othersDecide("fuse.sshfs") || !othersDecide("nfs4") || othersDecide("ext4") || othersDecide("") {
+		t.Error("who decides is judged wrongly")
+	}
+}

@@ -12,15 +12,18 @@ import (
 // exec at all. A program can rewrite its own with prctl(PR_SET_MM_MAP), if it
 // still has the old one: this catches what runs another program, not a program
 // that hides its own exec. It is nil where the kernel does not show it.
+//
+// The file must be opened each time: an open one goes on showing the address
+// space that it was opened for.
 type space []byte
 
 // maxSpace is above what any kernel writes: some 25 pairs of words.
 const maxSpace = 1024
 
-// readSpace reads the vector into buf. The file of an address space that is
-// gone reads as empty.
-func readSpace(pid int, buf []byte) space {
-	fd, err := unix.Open(procPath(pid, "auxv"), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+// space reads the vector into buf. The file of an address space that is gone
+// reads as empty.
+func (d procDir) space(buf []byte) space {
+	fd, err := unix.Openat(int(d), "auxv", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil
 	}
@@ -34,10 +37,10 @@ func readSpace(pid int, buf []byte) space {
 
 // changed reports whether now is another address space than s. What was never
 // shown cannot be compared; what is shown no longer has changed.
-func (s space) changed(pid int) bool {
+func (s space) changed(d procDir) bool {
 	if s == nil {
 		return false
 	}
 	var buf [maxSpace]byte
-	return !bytes.Equal(s, readSpace(pid, buf[:]))
+	return !bytes.Equal(s, d.space(buf[:]))
 }

@@ -17,19 +17,19 @@ import (
 
 // helper is a process in a role.
 type helper struct {
-	t   *testing.T
+	t   testing.TB
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Reader
 }
 
 // start starts program in a role and tears it down with the test.
-func start(t *testing.T, program, role string, args ...string) *helper {
+func start(t testing.TB, program, role string, args ...string) *helper {
 	t.Helper()
 	return startCmd(t, exec.Command(program, args...), role)
 }
 
-func startCmd(t *testing.T, cmd *exec.Cmd, role string) *helper {
+func startCmd(t testing.TB, cmd *exec.Cmd, role string) *helper {
 	t.Helper()
 	cmd.Env = append(os.Environ(), roleVariable+"="+role)
 	cmd.Stderr = os.Stderr
@@ -89,7 +89,7 @@ func (h *helper) obeys(line string) {
 }
 
 // program returns this test's own program file.
-func program(t *testing.T) string {
+func program(t testing.TB) string {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -100,14 +100,14 @@ func program(t *testing.T) string {
 
 // copyProgram makes another file with the same code, of the account that runs
 // the test.
-func copyProgram(t *testing.T, name string) string {
+func copyProgram(t testing.TB, name string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), name)
 	copyTo(t, to, 0o755)
 	return to
 }
 
-func copyTo(t *testing.T, to string, mode os.FileMode) {
+func copyTo(t testing.TB, to string, mode os.FileMode) {
 	t.Helper()
 	data, err := os.ReadFile(program(t))
 	if err != nil {
@@ -128,7 +128,7 @@ func copyTo(t *testing.T, to string, mode os.FileMode) {
 
 // sharedDir makes a directory that other accounts can enter, wherever TMPDIR
 // points, with a name short enough for sockets.
-func sharedDir(t *testing.T) string {
+func sharedDir(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "peer")
 	if err != nil {
@@ -142,7 +142,7 @@ func sharedDir(t *testing.T) string {
 }
 
 // listen makes a socket as the broker does.
-func listen(t *testing.T) (*net.UnixListener, string) {
+func listen(t testing.TB) (*net.UnixListener, string) {
 	t.Helper()
 	path := filepath.Join(sharedDir(t), "s")
 	config := net.ListenConfig{Control: ListenControl}
@@ -157,7 +157,7 @@ func listen(t *testing.T) (*net.UnixListener, string) {
 	return l.(*net.UnixListener), path
 }
 
-func accept(t *testing.T, l *net.UnixListener) *net.UnixConn {
+func accept(t testing.TB, l *net.UnixListener) *net.UnixConn {
 	t.Helper()
 	l.SetDeadline(time.Now().Add(20 * time.Second))
 	c, err := l.AcceptUnix()
@@ -170,7 +170,7 @@ func accept(t *testing.T, l *net.UnixListener) *net.UnixConn {
 }
 
 // connect starts a client and returns both ends.
-func connect(t *testing.T, program string, args ...string) (*helper, *net.UnixConn) {
+func connect(t testing.TB, program string, args ...string) (*helper, *net.UnixConn) {
 	t.Helper()
 	l, path := listen(t)
 	h := start(t, program, "client", slices.Insert(args, 0, path)...)
@@ -179,7 +179,7 @@ func connect(t *testing.T, program string, args ...string) (*helper, *net.UnixCo
 	return h, c
 }
 
-func of(t *testing.T, c *net.UnixConn) *Process {
+func of(t testing.TB, c *net.UnixConn) *Process {
 	t.Helper()
 	p, err := Of(c)
 	if err != nil {
@@ -189,8 +189,19 @@ func of(t *testing.T, c *net.UnixConn) *Process {
 	return p
 }
 
+// procOf opens the directory of a process that the test has started.
+func procOf(t testing.TB, pid int) procDir {
+	t.Helper()
+	dir, err := openProc(pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(dir.close)
+	return dir
+}
+
 // wait fails the test if the event does not come.
-func wait(t *testing.T, event <-chan struct{}, what string) {
+func wait(t testing.TB, event <-chan struct{}, what string) {
 	t.Helper()
 	select {
 	case <-event:
