@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -102,23 +103,21 @@ func (a *app) showAndAsk(ctx context.Context, conn *client.Conn, id string, o ap
 		return "", err
 	}
 	var l wire.List[wire.Approval]
-	if err := call(ctx, conn, wire.MethodApprovalList, wire.Empty{}, nil, &l); err != nil {
+	if err := call(ctx, conn, wire.MethodApprovalList, wire.ApprovalList{ApprovalID: id}, nil, &l); err != nil {
 		return "", err
 	}
 	for _, p := range l.Items {
-		if p.ApprovalID != id {
+		if p.ApprovalID != id || p.Card == nil {
 			continue
-		}
-		if p.Card == nil {
-			return "", wire.Errorf(wire.CodeBusy, "Older cards fill the list; decide them first.")
 		}
 		if approval.Digest(p.Card) != p.CardDigest {
 			return "", wire.Errorf(wire.CodeInternal, "The card and its digest do not match; nothing was approved.")
 		}
-		if err := printCard(a.stdout, p); err != nil {
+		c, err := printCard(a.stdout, p)
+		if err != nil {
 			return "", err
 		}
-		if err := askYes(ctx, o); err != nil {
+		if err := askYes(ctx, c, o); err != nil {
 			return "", err
 		}
 		return p.CardDigest, nil
@@ -128,13 +127,15 @@ func (a *app) showAndAsk(ctx context.Context, conn *client.Conn, id string, o ap
 	return "", e
 }
 
-// askYes asks for a whole word.
-func askYes(ctx context.Context, o approveOptions) error {
-	what := "once"
+// askYes asks for a whole word. The question says again what it is about:
+// however long the card was, this stands on the screen.
+func askYes(ctx context.Context, c approval.Card, o approveOptions) error {
+	how := "once"
 	if o.length > 0 {
-		what = "for " + o.length.String()
+		how = "for " + o.length.String()
 	}
-	line, err := ask(ctx, fmt.Sprintf("\nApprove this %s? Type yes: ", what), false)
+	question := fmt.Sprintf("\n%s\nApprove this %s? Type yes: ", summaryOf(c), how)
+	line, err := ask(ctx, wrap(question, widthOf(os.Stderr)), false)
 	if err != nil {
 		return err
 	}

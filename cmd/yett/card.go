@@ -5,122 +5,93 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"golang.org/x/term"
-
+	"github.com/yett-broker/yett/internal/action"
 	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
-// printCard prints a card for a person: what was established, what is claimed,
-// what a yes gives, and the action in full. Every text in it was escaped where
-// the card was written.
-func printCard(out io.Writer, p wire.Approval) error {
+// printCard prints a card for a person, what matters most first: what is out of
+// the ordinary, what a yes gives, the action in full; then what was established
+// about who asks, what nobody knows, and what the agent says of itself, which
+// is shortened. Every text in it was escaped where the card was written.
+func printCard(out io.Writer, p wire.Approval) (approval.Card, error) {
 	w := new(bytes.Buffer)
 	var c approval.Card
 	if err := json.Unmarshal(p.Card, &c); err != nil {
-		return fmt.Errorf("reading a card: %w", err)
+		return c, fmt.Errorf("reading a card: %w", err)
 	}
-	k, f := c.Verified.Agent.Kernel, c.Verified.Agent.Filesystem
-	fmt.Fprintf(w, "── %s ── %s ──\n", c.ApprovalID, strings.ToUpper(c.Tag))
-	fmt.Fprintln(w, "ESTABLISHED BY THE SYSTEM")
-	fmt.Fprintf(w, "  program   %s\n", k.ExePath)
-	if f.SHA256 != "" {
-		fmt.Fprintf(w, "  sha256    %s\n", f.SHA256)
-	} else if f.NotHashed != "" {
-		fmt.Fprintf(w, "  sha256    none: %s\n", f.NotHashed)
+	head := "── " + strings.ToUpper(c.Tag) + " "
+	fmt.Fprintln(w, head+strings.Repeat("─", max(3, usualWidth-len([]rune(head)))))
+	fmt.Fprintln(w, summaryOf(c))
+	if p.Asked > 1 {
+		fmt.Fprintf(w, "  (asked %d times since it waits)\n", p.Asked)
 	}
-	fmt.Fprintf(w, "  process   pid %d of user %d", k.PID, k.UID)
-	if k.TTY != "" {
-		fmt.Fprintf(w, " on %s", k.TTY)
-	}
-	if c.Verified.Shim != nil {
-		fmt.Fprintf(w, ", through yett-mcp (pid %d)", c.Verified.Shim.Kernel.PID)
-	}
-	fmt.Fprintln(w)
-	for _, word := range c.Verified.Words {
-		fmt.Fprintf(w, "  NOTE      %s\n", word)
-	}
-	if c.Verified.Home != "" {
-		fmt.Fprintf(w, "  NOTE      a test home: %s\n", c.Verified.Home)
-	}
-	printClaims(w, c.Claimed)
+	printNotes(w, c)
 	printGranting(w, c.Granting, c.Request != nil)
 	printRequest(w, c.Request)
-	fmt.Fprintf(w, "  %s: %s\n", c.Verified.Profile, c.Verified.Limits)
+	printVerified(w, c.Verified)
+	printClaims(w, c.Claimed)
+	fmt.Fprintf(w, "%s: %s\n", c.Verified.Profile, c.Verified.Limits)
+	fmt.Fprintf(w, "  card      %s\n", c.ApprovalID)
 	fmt.Fprintf(w, "  digest    %s\n  decide by %s\n", p.CardDigest, c.ExpiresAt.Local().Format(time.TimeOnly))
-	_, err := io.WriteString(out, wrap(w.String(), widthOf(out)))
-	return err
+	_, err := io.WriteString(out, wrap(approval.Printable(w.String()), widthOf(out)))
+	return c, err
 }
 
-// widthOf is the width of a terminal in columns, or a usual one.
-func widthOf(out io.Writer) int {
-	if f, ok := out.(*os.File); ok {
-		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 20 {
-			return width
-		}
+// summaryOf says in one sentence who asks for what.
+func summaryOf(c approval.Card) string {
+	names := make([]string, len(c.Granting.Capabilities))
+	for i, g := range c.Granting.Capabilities {
+		names[i] = g.Name
 	}
-	return 100
+	what := strings.Join(names, ", ")
+	if c.Request != nil {
+		what = "one action of " + what
+	}
+	k := c.Verified.Agent.Kernel
+	return fmt.Sprintf("%s: %s (pid %d) asks for %s.", strings.ToUpper(c.Tag), programOf(k.ExePath), k.PID, what)
 }
 
-// wrap breaks long lines itself and marks what goes on: were it left to the
-// terminal, text of an agent could be padded so that a part of it begins a line
-// and looks like one of ours.
-func wrap(text string, width int) string {
-	const goesOn = "          ┆ "
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		column := 0
-		for _, r := range line {
-			columns := 1
-			if r >= 0x1100 && r != '─' && r != '→' && r != '“' && r != '”' && r != '…' {
-				columns = 2 // most of what lies beyond is wide; a line too short is no harm
-			}
-			if column+columns > width && r != '\n' {
-				b.WriteString("\n" + goesOn)
-				column = len(goesOn) - 2
-			}
-			b.WriteRune(r)
-			column += columns
-		}
+// programOf names a program that may be hidden.
+func programOf(path string) string {
+	if path == "" {
+		return "a program that hides itself"
 	}
-	return b.String()
+	return path
 }
 
-// quoted sets off what an agent says; its own closing marks do not end ours.
-func quoted(s string) string { return "“" + strings.ReplaceAll(s, "”", `\u{201D}`) + "”" }
-
-func printClaims(w io.Writer, c approval.Claimed) {
-	fmt.Fprintln(w, "CLAIMED BY THE AGENT (not established)")
-	fmt.Fprintf(w, "  calls itself  %s\n", quoted(c.Program+" "+c.Version))
-	labels := make([]string, 0, len(c.Labels))
-	for name := range c.Labels {
-		labels = append(labels, name)
+// printNotes prints what is out of the ordinary.
+func printNotes(w io.Writer, c approval.Card) {
+	note := func(text string) { fmt.Fprintf(w, "  NOTE      %s\n", text) }
+	if c.Granting.Note != "" {
+		note(c.Granting.Note)
 	}
-	slices.Sort(labels)
-	for _, name := range labels {
-		fmt.Fprintf(w, "  %-13s %s\n", name, quoted(c.Labels[name]))
+	for _, word := range c.Verified.Words {
+		note(word)
 	}
-	if c.Purpose != "" {
-		fmt.Fprintf(w, "  purpose       %s\n", quoted(c.Purpose))
+	switch n := c.Verified.OtherSessions; {
+	case n == 1:
+		note("this agent already has a session; this is another one, by itself")
+	case n > 1:
+		note(fmt.Sprintf("this agent already has %d sessions; this is another one, by itself", n))
 	}
-	if len(c.Process.Argv) > 0 {
-		fmt.Fprintf(w, "  command line  %s\n", quoted(strings.Join(c.Process.Argv, " ")))
-	}
-	if c.Process.Cwd != "" {
-		fmt.Fprintf(w, "  directory     %s\n", quoted(c.Process.Cwd))
+	if c.Verified.Home != "" {
+		note("a test home: " + c.Verified.Home)
 	}
 }
 
 func printGranting(w io.Writer, g approval.Granting, oneAction bool) {
-	if oneAction {
+	switch {
+	case oneAction:
 		fmt.Fprintln(w, "A YES GIVES (the one action below, once)")
-	} else {
-		fmt.Fprintf(w, "A YES GIVES (to this one %s, until %s at the longest)\n", g.Unit, g.LongestEnd.Local().Format("2006-01-02 15:04"))
+	case g.Unit == action.UnitOperation:
+		fmt.Fprintln(w, "A YES GIVES (nothing yet: it may ask, and each action gets a card of its own)")
+	default:
+		fmt.Fprintln(w, "A YES GIVES (to this one process, on this one connection)")
 	}
 	for _, c := range g.Capabilities {
 		fmt.Fprintf(w, "  %s  →  %s\n", c.Name, c.Target)
@@ -141,11 +112,13 @@ func printGranting(w io.Writer, g approval.Granting, oneAction bool) {
 			printList(w, "budget", []string{c.Budget})
 		}
 	}
-	if g.Note != "" {
-		fmt.Fprintf(w, "  NOTE      %s\n", g.Note)
+	fmt.Fprintf(w, "  unit      %s\n", g.Unit)
+	if !oneAction {
+		fmt.Fprintf(w, "  until     %s at the longest\n", g.LongestEnd.Local().Format("2006-01-02 15:04"))
 	}
 }
 
+// printRequest prints the action in full: it is what the yes is about.
 func printRequest(w io.Writer, r *approval.Request) {
 	if r == nil {
 		return
@@ -164,9 +137,87 @@ func printRequest(w io.Writer, r *approval.Request) {
 	}
 	fmt.Fprintln(w)
 	for _, h := range r.Headers {
-		fmt.Fprintf(w, "  %s: %s\n", h.Name, h.Value)
+		fmt.Fprintf(w, "  header    %s: %s\n", h.Name, h.Value)
 	}
 	if r.BodySize > 0 {
 		fmt.Fprintf(w, "  body      %d bytes: %s\n", r.BodySize, r.Body)
+	}
+}
+
+func printVerified(w io.Writer, v approval.Verified) {
+	k, f := v.Agent.Kernel, v.Agent.Filesystem
+	fmt.Fprintln(w, "ESTABLISHED BY THE SYSTEM")
+	fmt.Fprintf(w, "  program   %s\n", programOf(k.ExePath))
+	if f.SHA256 != "" {
+		fmt.Fprintf(w, "  sha256    %s\n", f.SHA256)
+	}
+	fmt.Fprintf(w, "  process   pid %d of user %d", k.PID, k.UID)
+	if k.TTY != "" {
+		fmt.Fprintf(w, " on %s", k.TTY)
+	}
+	if v.Shim != nil {
+		fmt.Fprintf(w, ", through yett-mcp (pid %d)", v.Shim.Kernel.PID)
+	}
+	fmt.Fprintln(w)
+	if chain := chainOf(v); chain != "" {
+		fmt.Fprintf(w, "  parents   %s\n", chain)
+	}
+	if len(v.NotKnown) > 0 {
+		fmt.Fprintln(w, "NOT KNOWN")
+		for _, what := range v.NotKnown {
+			fmt.Fprintf(w, "  %s\n", what)
+		}
+	}
+}
+
+// ancestorsShown is how much of the chain a screen has room for.
+const ancestorsShown = 6
+
+// chainOf is what led to the agent, nearest first.
+func chainOf(v approval.Verified) string {
+	var steps []string
+	for i, a := range v.Chain {
+		if i == ancestorsShown {
+			steps = append(steps, fmt.Sprintf("%d more", len(v.Chain)-i))
+			break
+		}
+		steps = append(steps, fmt.Sprintf("%s (%d)", programOf(a.Kernel.ExePath), a.Kernel.PID))
+	}
+	if v.ChainCut {
+		steps = append(steps, "and on, where nobody could look")
+	}
+	return strings.Join(steps, " ← ")
+}
+
+// labelsShown is how many labels a screen has room for.
+const labelsShown = 8
+
+func printClaims(w io.Writer, c approval.Claimed) {
+	fmt.Fprintln(w, "CLAIMED BY THE AGENT (not established)")
+	claim := func(name, text string) { fmt.Fprintf(w, "  %-13s %s\n", name, quoted(shortened(text))) }
+	claim("calls itself", strings.TrimSpace(c.Program+" "+c.Version))
+	if c.Purpose != "" {
+		claim("purpose", c.Purpose)
+	}
+	if len(c.Process.Argv) > 0 {
+		claim("command line", strings.Join(c.Process.Argv, " "))
+	}
+	if c.Process.Script != "" {
+		claim("script", c.Process.Script)
+	}
+	if c.Process.Cwd != "" {
+		claim("directory", c.Process.Cwd)
+	}
+	labels := make([]string, 0, len(c.Labels))
+	for name := range c.Labels {
+		labels = append(labels, name)
+	}
+	slices.Sort(labels)
+	for i, name := range labels {
+		if i == labelsShown {
+			fmt.Fprintf(w, "  (%d more labels: yett pending --json)\n", len(labels)-i)
+			break
+		}
+		claim("label", name+": "+c.Labels[name])
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -94,9 +95,9 @@ func (a *app) printError(e *wire.Error) {
 		printJSON(a.stderr, map[string]any{"error": e})
 		return
 	}
-	fmt.Fprintf(a.stderr, "yett: %s\n", e.Message)
+	fmt.Fprintf(a.stderr, "yett: %s\n", approval.Printable(e.Message))
 	if e.NextStep != "" {
-		fmt.Fprintf(a.stderr, "  next: %s\n", e.NextStep)
+		fmt.Fprintf(a.stderr, "  next: %s\n", approval.Printable(e.NextStep))
 	}
 }
 

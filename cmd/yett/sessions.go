@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -31,7 +32,7 @@ func newSessions(a *app) *cobra.Command {
 					state += " (" + s.EndReason + ")"
 				}
 				k := s.Caller.Subject().Kernel
-				fmt.Fprintf(w, "%s\t%s\t%s pid %d\t%s\tuntil %s\n", s.SessionID, state, k.ExePath, k.PID,
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s pid %d\t%s\tuntil %s\n", s.SessionID, state, s.Unit, approval.Escape(programOf(k.ExePath), 200), k.PID,
 					strings.Join(s.Capabilities, ", "), s.ExpiresAt.Local().Format(time.TimeOnly))
 			}
 			w.Flush()

@@ -247,7 +247,7 @@ func (t *trial) checkCard(p wire.Approval) error {
 func (t *trial) approveAlone(ctx context.Context, p wire.Approval) error {
 	t.say("yett pending shows the card:\n\n")
 	var text strings.Builder
-	if err := printCard(&text, p); err != nil {
+	if _, err := printCard(&text, p); err != nil {
 		return err
 	}
 	indent(t.out, "   │ ", text.String())

@@ -21,7 +21,7 @@ func Escape(s string, limit int) string {
 	runes := 0
 	for i := 0; i < len(s); {
 		if runes >= limit {
-			b.WriteString(leftOut(utf8.RuneCountInString(s[i:])))
+			b.WriteString(LeftOut(utf8.RuneCountInString(s[i:])))
 			break
 		}
 		r, size := utf8.DecodeRuneInString(s[i:])
@@ -89,5 +89,30 @@ var ignorable = &unicode.RangeTable{
 	},
 }
 
-// leftOut is the mark for n runes or items that are not shown.
-func leftOut(n int) string { return fmt.Sprintf(`\+{%d}`, n) }
+// LeftOut is the mark for n runes or items that are not shown.
+func LeftOut(n int) string { return fmt.Sprintf(`\+{%d}`, n) }
+
+// Printable is the last line before a terminal, for text of which every part
+// was escaped where it had to be: it marks what does not draw itself and
+// leaves all else as it is, backslashes and line breaks too. Printed twice it
+// is the same.
+func Printable(s string) string {
+	hidden := func(r rune) bool { return r == utf8.RuneError || r != ' ' && r != '\n' && !visible(r) }
+	if !strings.ContainsFunc(s, hidden) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&b, `\x{%02X}`, s[i])
+		case r == ' ', r == '\n', visible(r):
+			b.WriteRune(r)
+		default:
+			fmt.Fprintf(&b, `\u{%04X}`, r)
+		}
+		i += size
+	}
+	return b.String()
+}

@@ -18,7 +18,8 @@ const (
 func (q *Queue) newIDLocked() string {
 	for tries := 0; ; tries++ {
 		id := action.NewID("a_")
-		taken := slices.ContainsFunc(q.items, func(w *waiting) bool { return w.Card.Tag == Tag(id) })
+		tag := Tag(id)
+		taken := slices.ContainsFunc(q.items, func(w *waiting) bool { return w.Card.Tag == tag })
 		if !taken || tries == 1000 { // more cards than tags wait, or nearly so
 			return id
 		}

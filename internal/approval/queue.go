@@ -260,6 +260,8 @@ func (q *Queue) Decide(id, digest string, d Decision, record func(*Item) error) 
 		return ErrChoice
 	case digest != w.Digest:
 		return ErrDigest
+	case d.Choice == ChoiceUntil && w.Card.Request != nil:
+		return fmt.Errorf("%w: one action is approved once, not for a time", ErrChoice)
 	case d.Choice == ChoiceUntil:
 		now := q.clock.Now()
 		if !d.Until.After(now) {

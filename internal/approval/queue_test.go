@@ -144,7 +144,8 @@ func TestC14_CardsOfAllCallersAreBounded(t *testing.T) {
 	q, _ := testQueue()
 	big := func(caller string, n int) Proposal {
 		p := ask(caller, fmt.Sprint(n))
-		p.Request = &Request{Body: strings.Repeat("\x01", capRequest)} // some 130 KB each
+		wide := strings.Repeat("\U00020000", capRequest) // 64 KiB
+		p.Request = &Request{Command: wide, Body: wide, Stdin: wide}
 		return p
 	}
 	kept := mustFile(t, q, big("small", 0))

@@ -90,7 +90,7 @@ func escapedItems(v reflect.Value, limit int) reflect.Value {
 		if mark.Kind() == reflect.Struct {
 			text = mark.Field(0)
 		}
-		text.SetString(leftOut(more))
+		text.SetString(LeftOut(more))
 		out = reflect.Append(out, mark)
 	}
 	return out
@@ -107,7 +107,7 @@ func escapedMembers(m map[string]string, limit int) map[string]string {
 		}
 	}
 	if more := len(m) - len(out); more > 0 {
-		out[leftOut(more)] = ""
+		out[LeftOut(more)] = ""
 	}
 	return out
 }
