@@ -22,7 +22,7 @@ func newUnlock(a *app) *cobra.Command {
 			"Sessions that were paused, because nobody used Yett for a while or because the\n" +
 			"machine slept, are listed first. The proof resumes those whose process, channel\n" +
 			"and end still stand; yett lock ends all of them instead.",
-		Args:  cobra.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx := c.Context()
 			conn, err := a.dial(ctx)

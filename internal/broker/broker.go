@@ -33,6 +33,7 @@ import (
 	"github.com/yett-broker/yett/internal/endpoint"
 	"github.com/yett-broker/yett/internal/httpexec"
 	"github.com/yett-broker/yett/internal/ledger"
+	"github.com/yett-broker/yett/internal/peer"
 	"github.com/yett-broker/yett/internal/session"
 	"github.com/yett-broker/yett/internal/sshexec"
 	"github.com/yett-broker/yett/internal/vault"
@@ -62,6 +63,8 @@ type Config struct {
 	Log      *slog.Logger
 	// ShimFile returns device and inode of the installed yett-mcp.
 	ShimFile func() (device, inode uint64, err error)
+	// OwnFile returns device and inode of the installed yett.
+	OwnFile func() (device, inode uint64, err error)
 	// LockAfter is how long the vault stays open unused; 0 is without end.
 	LockAfter time.Duration
 }
@@ -73,6 +76,7 @@ type Broker struct {
 	queue    *approval.Queue
 	sessions *session.Table
 	ops      *operations
+	shares   *shares
 	proofs   backoff
 
 	stop     chan struct{}
@@ -100,12 +104,12 @@ type unlocked struct {
 // New returns a broker that serves nothing yet. A missing part is an error.
 func New(c Config) (*Broker, error) {
 	switch {
-	case c.Vault == nil, c.Ledger == nil, c.HTTP == nil, c.SSH == nil, c.Clock == nil, c.Log == nil, c.ShimFile == nil:
+	case c.Vault == nil, c.Ledger == nil, c.HTTP == nil, c.SSH == nil, c.Clock == nil, c.Log == nil, c.ShimFile == nil, c.OwnFile == nil:
 		return nil, errors.New("broker: a required part is missing")
 	}
 	instance := action.NewID("b_")
 	return &Broker{Config: c, instance: instance, queue: approval.NewQueue(instance, c.Clock),
-		sessions: session.NewTable(c.Clock), ops: newOperations(), stop: make(chan struct{}),
+		sessions: session.NewTable(c.Clock), ops: newOperations(), shares: newShares(), stop: make(chan struct{}),
 		channels: map[*channel]struct{}{}}, nil
 }
 
@@ -198,12 +202,20 @@ func (b *Broker) everyChannel() []*channel {
 	return all
 }
 
-// register adds a channel; it reports false when the broker is stopping or
-// holds too many.
+// register adds a channel; it reports false when the broker is stopping or has
+// no room for it.
 func (b *Broker) register(ch *channel) bool {
+	displaced, ok := b.shares.enter(ch, ch.processKey(), b.isYett(ch.peer))
+	if displaced != nil {
+		displaced.end(session.ChannelClosed)
+	}
+	if !ok {
+		return false
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.stopping || len(b.channels) >= maxChannels {
+	if b.stopping {
+		b.shares.leave(ch)
 		return false
 	}
 	b.channels[ch] = struct{}{}
@@ -211,9 +223,17 @@ func (b *Broker) register(ch *channel) bool {
 }
 
 func (b *Broker) unregister(ch *channel) {
+	b.shares.leave(ch)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.channels, ch)
+}
+
+// isYett reports whether a process runs the broker's own program: what keeps a
+// place free for the person. It gives nothing else.
+func (b *Broker) isYett(p *peer.Process) bool {
+	device, inode, err := b.OwnFile()
+	return err == nil && p.SameExecutable(device, inode)
 }
 
 // state returns what exists only while unlocked, or nil. A vault that nobody

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"container/list"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,7 +21,6 @@ import (
 )
 
 const (
-	maxChannels = 8192
 	// helloTime is how long a connection may take to say hello.
 	helloTime = 10 * time.Second
 	// writeTime is how long a peer may take to read a reply.
@@ -44,6 +44,10 @@ type channel struct {
 	slot chan struct{} // bounds what is in flight
 	refs bodies
 	log  refusals
+
+	share   *share        // of its process; set before anything is read
+	room    *room         // owned by shares, as is
+	arrival *list.Element
 
 	verified, claimed json.RawMessage // parts of every row of the session; set before it can be used
 
@@ -79,7 +83,7 @@ func (b *Broker) serveChannel(conn *net.UnixConn) {
 		closed: make(chan struct{}), hashed: make(chan struct{}), repeats: map[string]*approval.Item{}, nonces: map[string]time.Duration{}}
 	defer p.Close()
 	if !b.register(ch) {
-		ch.reply(nil, nil, wire.NewError(wire.CodeBusy))
+		ch.reply(nil, nil, wire.Errorf(wire.CodeBusy, "There are too many channels of this process, or of all."))
 		return
 	}
 	defer b.unregister(ch)
@@ -175,7 +179,7 @@ func (ch *channel) read() {
 			}
 		}
 		if fail == nil {
-			fail = ch.receive(req)
+			fail = ch.receive(req, cost(req.Method, len(frame)))
 		}
 		if g := ch.greeting(); g != nil && g.Role == wire.RoleShim {
 			sender.AcceptDescriptor() // one may come with session.open; with anything else judgeStdio ends it
@@ -219,8 +223,9 @@ func (ch *channel) greeting() *wire.Hello {
 }
 
 // receive takes one decoded request. What must keep its order is done before it
-// returns; the rest goes on beside it, bounded by slot.
-func (ch *channel) receive(req wire.Request) *wire.Error {
+// returns; the rest goes on beside it, bounded by slot and by what it holds in
+// bytes until it is answered.
+func (ch *channel) receive(req wire.Request, holds int) *wire.Error {
 	if req.Method == wire.MethodHello {
 		return ch.receiveHello(req)
 	}
@@ -231,13 +236,20 @@ func (ch *channel) receive(req wire.Request) *wire.Error {
 	if fail != nil {
 		return fail
 	}
+	if !ch.share.hold(holds) {
+		return wire.NewError(wire.CodeBusy)
+	}
 	select {
 	case ch.slot <- struct{}{}:
 	default:
+		ch.share.release(holds)
 		return wire.NewError(wire.CodeBusy)
 	}
 	go func() {
-		defer func() { <-ch.slot }()
+		defer func() {
+			ch.share.release(holds)
+			<-ch.slot
+		}()
 		result, fail := ch.guarded(req.Method, work)
 		if fail != nil {
 			ch.refuse(req.ID, fail)
@@ -352,7 +364,7 @@ func (ch *channel) reply(id json.RawMessage, result any, fail *wire.Error) {
 
 // refuse records a refusal and answers it.
 func (ch *channel) refuse(id json.RawMessage, fail *wire.Error) {
-	if ch.log.allow(ch.b.Clock.SinceBoot()) {
+	if now := ch.b.Clock.SinceBoot(); ch.log.allow(now, 20) && ch.share.refused.allow(now, refusedInASecond) {
 		detail := map[string]any{"message": fail.Message}
 		for k, v := range fail.Data {
 			detail[k] = v

@@ -25,7 +25,7 @@ func (ch *channel) judge(req wire.Request) (func() (any, *wire.Error), *wire.Err
 	case wire.MethodActionRequest:
 		return judged(ch, req, func(m wire.ActionRequest) (wire.Envelope, int64) {
 			return wire.Envelope{SessionID: m.SessionID, Sequence: m.Sequence}, m.WaitMS
-		}, ch.requestAction)
+		}, ch.boundedAction)
 	case wire.MethodOperationGet:
 		return judged(ch, req, func(m wire.OperationGet) (wire.Envelope, int64) {
 			return wire.Envelope{SessionID: m.SessionID, Sequence: m.Sequence}, m.WaitMS

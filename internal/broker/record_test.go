@@ -13,7 +13,7 @@ func TestRefusalsOfOneChannelAreLimited(t *testing.T) {
 	var r refusals
 	count := func(now time.Duration, tries int) (n int) {
 		for range tries {
-			if r.allow(now) {
+			if r.allow(now, 20) {
 				n++
 			}
 		}
@@ -31,7 +31,7 @@ func TestRefusalsOfOneChannelAreLimited(t *testing.T) {
 		}
 	}
 	var other refusals
-	if !other.allow(time.Hour) {
+	if !other.allow(time.Hour, 20) {
 		t.Error("one channel's flood limits another")
 	}
 }

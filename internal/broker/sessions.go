@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/yett-broker/yett/internal/access"
@@ -262,24 +261,6 @@ func subjectKey(c action.Caller) string {
 		return fmt.Sprintf("%s:%d", k.BootID, k.PidfsInode)
 	}
 	return fmt.Sprintf("%s:%d.%d", k.BootID, k.PID, k.StartTicks)
-}
-
-// refusals limits how many refusals of one channel become rows: 20 a second,
-// so that a flooder cannot fill the disk.
-type refusals struct {
-	mu     sync.Mutex
-	second time.Duration
-	count  int
-}
-
-func (r *refusals) allow(now time.Duration) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if s := now.Truncate(time.Second); s != r.second {
-		r.second, r.count = s, 0
-	}
-	r.count++
-	return r.count <= 20
 }
 
 // sessionRow is a row about a session, with its evidence.
