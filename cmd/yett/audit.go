@@ -77,11 +77,7 @@ func (a *app) rowOpener(ctx context.Context, loc endpoint.Location) (*ledger.Ope
 	if err != nil {
 		return nil, err
 	}
-	var slots []wire.ChallengeSlot
-	for _, s := range v.Slots() {
-		slots = append(slots, wire.ChallengeSlot{Name: s.Name, Salt: s.KDF.Salt, Time: s.KDF.Time, MemoryKiB: s.KDF.MemoryKiB, Threads: s.KDF.Threads})
-	}
-	slot, keys, err := a.derive(phrase, slots)
+	slot, keys, err := a.derive(phrase, challengeSlots(v.Slots()))
 	if err != nil {
 		return nil, err
 	}

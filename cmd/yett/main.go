@@ -131,7 +131,7 @@ func newRoot(a *app) *cobra.Command {
 	flags.Lookup("passphrase-fd").DefValue = "0" // printed as no default at all
 	root.AddCommand(
 		newInit(a), newServe(a), newStop(a), newStatus(a), newUnlock(a), newLock(a),
-		newSecret(a), newApply(a), newAccess(a), newPending(a), newApprove(a), newDeny(a),
+		newSecret(a), newVault(a), newApply(a), newAccess(a), newPending(a), newApprove(a), newDeny(a),
 		newSessions(a), newRevoke(a), newActivity(a), newAudit(a), newTry(a), newVersion(a),
 		newTryAgent(a), newTryStranger(a),
 	)

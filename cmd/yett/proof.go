@@ -86,7 +86,7 @@ func (a *app) derive(phrase []byte, slots []wire.ChallengeSlot) (string, *vault.
 		if k := a.keys[id]; k != nil {
 			return name, k, nil
 		}
-		keys, err := vault.Derive(phrase, vault.KDF{Salt: s.Salt, Time: s.Time, MemoryKiB: s.MemoryKiB, Threads: s.Threads})
+		keys, err := vault.Derive(phrase, vault.KDF{Salt: s.Salt, Time: s.Time, MemoryKiB: s.MemoryKiB, Threads: s.Threads, Form: s.Form})
 		if err != nil {
 			return "", nil, fmt.Errorf("deriving keys: %w", err)
 		}

@@ -14,7 +14,8 @@ import (
 )
 
 func newUnlock(a *app) *cobra.Command {
-	return &cobra.Command{
+	byCode := false
+	c := &cobra.Command{
 		Use:   "unlock",
 		Short: "Open the vault of the running broker",
 		Long: "Opens the vault with the passphrase, or with the recovery code in its place. The\n" +
@@ -32,6 +33,11 @@ func newUnlock(a *app) *cobra.Command {
 			defer conn.Close()
 			if err := a.showPaused(ctx, conn); err != nil {
 				return err
+			}
+			if byCode {
+				if err := a.recoveryCode(ctx); err != nil {
+					return err
+				}
 			}
 			slot, keys, _, err := a.challenged(ctx, conn)
 			if err != nil {
@@ -53,6 +59,9 @@ func newUnlock(a *app) *cobra.Command {
 				}{"ready", u})
 			}
 			fmt.Fprintln(a.stdout, "Unlocked.")
+			for _, n := range u.Notices {
+				fmt.Fprintf(a.stdout, "note: %s\n", n)
+			}
 			for _, s := range u.Resumed {
 				fmt.Fprintf(a.stdout, "resumed %s: %s pid %d, %s\n", s.SessionID, s.Program, s.PID, pausedText(s))
 			}
@@ -62,6 +71,8 @@ func newUnlock(a *app) *cobra.Command {
 			return nil
 		},
 	}
+	c.Flags().BoolVar(&byCode, "recovery", false, "ask for the recovery code instead of the passphrase")
+	return c
 }
 
 // showPaused lists, before the proof, what the proof would resume.

@@ -68,6 +68,10 @@ func (ch *channel) manageProven(method string, m wire.Managed) (any, *wire.Error
 		work = func() (any, *wire.Error) {
 			return managed(m, func(r wire.SecretSet) (any, *wire.Error) { return ch.setSecret(r, method == wire.MethodSecretRotate) })
 		}
+	case wire.MethodVaultSetSlot:
+		work = func() (any, *wire.Error) { return managed(m, ch.setSlot) }
+	case wire.MethodVaultBackup:
+		work = func() (any, *wire.Error) { return managed(m, ch.backup) }
 	case wire.MethodSecretRemove:
 		work = func() (any, *wire.Error) { return managed(m, ch.removeSecret) }
 	default:

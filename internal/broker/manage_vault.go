@@ -41,34 +41,43 @@ func (ch *channel) unlock(r wire.Unlock) (any, *wire.Error) {
 	}
 	b.turning.Lock()
 	defer b.turning.Unlock()
-	if fail := ch.openVault(r.Slot); fail != nil {
+	told, fail := ch.openVault(r.Slot)
+	if fail != nil {
 		return nil, fail
 	}
-	return b.resumePaused(), nil
+	u := b.resumePaused()
+	u.Notices = told
+	return u, nil
 }
 
 // openVault records the unlocking and makes what exists only while unlocked.
-func (ch *channel) openVault(slot string) *wire.Error {
+// What happened to the vault's file meanwhile is told.
+func (ch *channel) openVault(slot string) (told []string, fail *wire.Error) {
 	b := ch.b
 	defer b.use()()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.open != nil {
-		return nil
+		return nil, nil
 	}
+	defer returnMemory()
 	open, err := b.openState()
 	if err != nil {
 		b.Vault.Lock()
 		b.Log.Error("unlocking", "error", err)
-		return wire.Errorf(wire.CodeInternal, "The vault's content cannot be used.")
+		return nil, wire.Errorf(wire.CodeInternal, "The vault's content cannot be used.")
 	}
-	if fail := ch.row("vault.unlocked", map[string]any{"slot": slot}, nil); fail != nil {
+	told, fail = ch.recordNotes()
+	if fail == nil {
+		fail = ch.row("vault.unlocked", map[string]any{"slot": slot, "generation": b.Vault.Generation()}, nil)
+	}
+	if fail != nil {
 		b.Vault.Lock()
-		return fail
+		return nil, fail
 	}
 	ch.checkLedger(open.opener)
 	b.open = open
-	return nil
+	return told, nil
 }
 
 // checkLedger compares the operations of earlier runs with their rows, which
@@ -138,6 +147,12 @@ func (ch *channel) vaultFailed(doing string, err error) *wire.Error {
 		e.NextStep = "Check that the whole value was given."
 	case errors.Is(err, vault.ErrUnclean):
 		e.NextStep = "Give the value without what surrounds it."
+	case errors.Is(err, vault.ErrChanged):
+		ch.b.Log.Error(doing, "error", err)
+		e.Message = "Another program changed the vault's file; it was left as it is, and nothing was changed."
+		e.NextStep = "Look at vault.yett and vault.yett.prev. yett stop, yett serve and yett unlock use what lies there; yett vault restore puts a backup in its place."
+	case errors.Is(err, vault.ErrBusy):
+		e.NextStep = "Wait until the other command has ended."
 	default:
 		ch.b.Log.Error(doing, "error", err)
 		return wire.Errorf(wire.CodeInternal, "%s failed; nothing was changed.", doing)

@@ -54,6 +54,7 @@ func (b *Broker) closeVault() bool {
 	b.open = nil
 	b.mu.Unlock()
 	b.Vault.Lock()
+	returnMemory()
 	return wasOpen
 }
 

@@ -28,7 +28,7 @@ func (ch *channel) challenge() (any, *wire.Error) {
 	c := wire.Challenge{Nonce: nonce}
 	for _, s := range ch.b.Vault.Slots() {
 		c.Slots = append(c.Slots, wire.ChallengeSlot{Name: s.Name, Salt: s.KDF.Salt, Time: s.KDF.Time,
-			MemoryKiB: s.KDF.MemoryKiB, Threads: s.KDF.Threads})
+			MemoryKiB: s.KDF.MemoryKiB, Threads: s.KDF.Threads, Form: s.KDF.Form})
 	}
 	return c, nil
 }

@@ -16,9 +16,15 @@ var errNowhere = errors.New("this vault is a backup that lies in no directory")
 // Image is the sealed file as it is on disk: a backup. It opens with what the
 // slots were when it was taken.
 func (v *Vault) Image() []byte {
+	image, _ := v.Snapshot()
+	return image
+}
+
+// Snapshot is the image and the generation that it is of.
+func (v *Vault) Snapshot() (image []byte, generation uint64) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	return bytes.Clone(v.file.raw)
+	return bytes.Clone(v.file.raw), v.file.header.Generation
 }
 
 // Parse takes a backup for a locked vault that lies in no directory: it can be

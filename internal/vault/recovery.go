@@ -65,20 +65,42 @@ func IsRecoveryCode(s []byte) bool {
 	return err == nil
 }
 
+// NormalizeGroup returns the form of a part of a code, as typed, without
+// checking it.
+func NormalizeGroup(s []byte) []byte {
+	var group []byte
+	for _, c := range s {
+		if c, ok := recoveryChar(c); ok {
+			group = append(group, c)
+		}
+	}
+	return group
+}
+
+// recoveryChar is a typed character as the code has it. Not ok is one that does
+// not count.
+func recoveryChar(c byte) (normal byte, ok bool) {
+	switch {
+	case c == '-' || c == ' ' || c == '\t' || c == '\r' || c == '\n':
+		return 0, false
+	case c == 'o' || c == 'O':
+		return '0', true
+	case c == 'i' || c == 'I' || c == 'l' || c == 'L':
+		return '1', true
+	case 'a' <= c && c <= 'z':
+		return c - ('a' - 'A'), true
+	}
+	return c, true
+}
+
 // NormalizeRecovery returns the form of a typed recovery code that Derive
 // takes. The checksum catches a mistyped one before the slow derivation.
 func NormalizeRecovery(s []byte) ([]byte, error) {
 	code := make([]byte, 0, recoveryChars)
 	for _, c := range s {
-		switch {
-		case c == '-' || c == ' ' || c == '\t' || c == '\r' || c == '\n':
+		c, ok := recoveryChar(c)
+		if !ok {
 			continue
-		case c == 'o' || c == 'O':
-			c = '0'
-		case c == 'i' || c == 'I' || c == 'l' || c == 'L':
-			c = '1'
-		case 'a' <= c && c <= 'z':
-			c -= 'a' - 'A'
 		}
 		if len(code) == recoveryChars {
 			clear(code)

@@ -69,12 +69,12 @@ func TestV05_SameGenerationOtherContent(t *testing.T) {
 
 func TestV05_RollbackNoticed(t *testing.T) {
 	v, m := withSecrets(t)
-	if w := loadUnlocked(t, v.dir, m); w.RolledBack() {
+	if w := loadUnlocked(t, v.dir, m); rolledBack(w) {
 		t.Error("an ordinary vault reads as rolled back")
 	}
 	must(t, os.WriteFile(filepath.Join(v.dir, FileName), m.image, 0o600))
-	if w := loadUnlocked(t, v.dir, m); !w.RolledBack() || w.Generation() != 1 {
-		t.Errorf("generation %d, rolled back %v", w.Generation(), w.RolledBack())
+	if w := loadUnlocked(t, v.dir, m); !rolledBack(w) || w.Generation() != 1 {
+		t.Errorf("generation %d, rolled back %v", w.Generation(), rolledBack(w))
 	}
 }
 

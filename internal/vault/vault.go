@@ -95,8 +95,9 @@ const (
 // concurrently. A vault that was unlocked is to be locked before it is dropped,
 // since its keys lie in memory that the garbage collector does not know.
 type Vault struct {
-	dir        string // "" for a backup
-	rolledBack bool
+	dir      string // "" for a backup
+	previous uint64 // at Load, the generation of the file beside it; 0 for none
+	loaded   uint64 // at Load, its own generation
 
 	saving sync.Mutex // held over one change, disk included; taken before mu
 
@@ -136,17 +137,17 @@ func Load(dir string) (*Vault, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening the vault: %w", err)
 	}
-	v := &Vault{dir: dir, file: f}
+	v := &Vault{dir: dir, file: f, loaded: f.header.Generation}
 	if prev, err := readFile(filepath.Join(dir, FileName+durable.Previous)); err == nil {
-		v.rolledBack = prev.header.Generation > f.header.Generation
+		v.previous = prev.header.Generation
 	}
 	return v, nil
 }
 
-// RolledBack reports that at Load the previous generation was a later one: an
-// older file was put in place. That it is false proves nothing, since both may
-// have been replaced; the ledger's head knows the generation too.
-func (v *Vault) RolledBack() bool { return v.rolledBack }
+// RolledBack reports that at Load the previous generation was a later one, and
+// which: an older file was put in place. That it is false proves nothing, since
+// both may have been replaced; the ledger's head knows the generation too.
+func (v *Vault) RolledBack() (older bool, previous uint64) { return v.previous > v.loaded, v.previous }
 
 // Generation counts the saves of this vault.
 func (v *Vault) Generation() uint64 {

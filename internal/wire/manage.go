@@ -77,6 +77,7 @@ type ChallengeSlot struct {
 	Time      uint32 `json:"time"`
 	MemoryKiB uint32 `json:"memory_kib"`
 	Threads   uint8  `json:"threads"`
+	Form      string `json:"form"` // "nfc": the passphrase is normalised first; "" in old slots
 }
 
 // Unlock carries the unlock key of a slot, never the passphrase.
@@ -89,6 +90,7 @@ type Unlock struct {
 type Unlocked struct {
 	Resumed []Resumed `json:"resumed"`
 	Ended   []Resumed `json:"ended"`
+	Notices []string  `json:"notices,omitempty" wire:"optional"` // what happened to the vault's file meanwhile
 }
 
 // Resumed is one paused session. Program and process are named after the proof

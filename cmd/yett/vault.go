@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/yett-broker/yett/client"
+	"github.com/yett-broker/yett/internal/vault"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+func newVault(a *app) *cobra.Command {
+	c := &cobra.Command{Use: "vault", Short: "Change what opens the vault; back it up and restore it", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	c.AddCommand(newVaultPassphrase(a), newVaultRecoveryCode(a), newVaultRecover(a), newVaultBackup(a), newVaultRestore(a))
+	return c
+}
+
+// dialUnlocked connects to a broker that has its vault open.
+func (a *app) dialUnlocked(ctx context.Context) (*client.Conn, error) {
+	conn, err := a.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var st wire.Status
+	err = call(ctx, conn, wire.MethodBrokerStatus, wire.Empty{}, nil, &st)
+	if err == nil && st.State == "locked" {
+		e := wire.NewError(wire.CodeLocked)
+		e.NextStep = "Unlock it first: yett unlock. The recovery code opens it too."
+		err = e
+	}
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+// setSlot derives the keys of a new passphrase or code here and sends them with
+// the person's proof.
+func (a *app) setSlot(ctx context.Context, conn *client.Conn, name string, secret []byte) (wire.SlotWasSet, error) {
+	var done wire.SlotWasSet
+	kdf := vault.NewKDF()
+	keys, err := vault.Derive(secret, kdf)
+	if err != nil {
+		return done, err
+	}
+	defer keys.Wipe()
+	request := wire.SlotSet{Slot: challengeSlot(vault.Slot{Name: name, KDF: kdf}), UnlockKey: keys.Unlock, ApprovalKey: keys.Approval}
+	err = a.prove(ctx, conn, wire.MethodVaultSetSlot, request, &done)
+	return done, err
+}
+
+func challengeSlot(s vault.Slot) wire.ChallengeSlot {
+	return wire.ChallengeSlot{Name: s.Name, Salt: s.KDF.Salt, Time: s.KDF.Time, MemoryKiB: s.KDF.MemoryKiB, Threads: s.KDF.Threads, Form: s.KDF.Form}
+}
+
+func challengeSlots(slots []vault.Slot) []wire.ChallengeSlot {
+	all := make([]wire.ChallengeSlot, len(slots))
+	for i, s := range slots {
+		all[i] = challengeSlot(s)
+	}
+	return all
+}
+
+// openFile opens a vault that no broker holds, with the phrase that was given.
+func (a *app) openFile(v *vault.Vault, phrase []byte) error {
+	slot, keys, err := a.derive(phrase, challengeSlots(v.Slots()))
+	if err != nil {
+		return err
+	}
+	err = v.Unlock(slot, keys.Unlock)
+	if errors.Is(err, vault.ErrWrongKey) {
+		return wire.NewError(wire.CodeProofInvalid)
+	}
+	return err
+}
+
+// choosePassphrase reads a new passphrase from a descriptor, or asks for it
+// twice on the terminal.
+func (a *app) choosePassphrase(ctx context.Context, fd int) ([]byte, error) {
+	if fd >= 0 {
+		phrase, err := readLine(fd)
+		if err == nil {
+			err = checkNew(phrase)
+		}
+		return phrase, err
+	}
+	phrase, err := askHidden(ctx, "New Yett passphrase: ")
+	if err != nil {
+		return nil, needs("--new-passphrase-fd", err)
+	}
+	if err := checkNew(phrase); err != nil {
+		return nil, err
+	}
+	again, err := askHidden(ctx, "The same again: ")
+	if err != nil {
+		return nil, err
+	}
+	defer clear(again)
+	if !bytes.Equal(phrase, again) {
+		e := wire.Errorf(wire.CodeBadRequest, "The two passphrases differ; nothing was changed.")
+		e.NextStep = "Run it again and type the same passphrase twice."
+		return nil, e
+	}
+	return phrase, nil
+}
+
+func checkNew(phrase []byte) error {
+	if err := vault.CheckPassphrase(phrase); err != nil {
+		return &wire.Error{Code: wire.CodeBadRequest, Message: sentence(err.Error()), NextStep: "Choose a longer one; several words are good."}
+	}
+	if vault.IsRecoveryCode(phrase) {
+		return &wire.Error{Code: wire.CodeBadRequest, Message: "A recovery code is no passphrase: it would be taken for the code.", NextStep: "Choose words of your own."}
+	}
+	return nil
+}
+
+// needs names the flag that replaces the terminal that is not there.
+func needs(flag string, err error) error {
+	var fail *wire.Error
+	if errors.As(err, &fail) && fail.Code == wire.CodeProofRequired {
+		e := *fail
+		e.NextStep = "Run it in a terminal, or give " + flag + "."
+		return &e
+	}
+	return err
+}
+
+// ownDescriptors refuses one descriptor for two secrets.
+func (a *app) ownDescriptors(flags map[string]int) error {
+	taken := map[int]string{}
+	if a.passFD >= 0 {
+		taken[a.passFD] = "passphrase-fd"
+	}
+	for name, fd := range flags {
+		if fd < 0 {
+			continue
+		}
+		if other, ok := taken[fd]; ok {
+			return usageError{fmt.Errorf("--%s and --%s name one descriptor; give each its own", name, other)}
+		}
+		taken[fd] = name
+	}
+	return nil
+}

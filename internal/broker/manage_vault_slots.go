@@ -1,0 +1,72 @@
+package broker
+
+import (
+	"bytes"
+	"runtime/debug"
+
+	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/vault"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+// setSlot gives the vault another passphrase or another recovery code. The row
+// comes first. The vault is saved in one step, so that a crash leaves the old
+// way in or the new one; what was proven with the old one is void afterwards.
+func (ch *channel) setSlot(r wire.SlotSet) (any, *wire.Error) {
+	defer clear(r.UnlockKey)
+	defer clear(r.ApprovalKey)
+	b := ch.b
+	request := map[string]any{"slot": clip(r.Slot.Name)}
+	if fail := ch.row("slot.set", request, nil); fail != nil {
+		return nil, fail
+	}
+	kdf := vault.KDF{Salt: r.Slot.Salt, Time: r.Slot.Time, MemoryKiB: r.Slot.MemoryKiB, Threads: r.Slot.Threads, Form: r.Slot.Form}
+	keys := &vault.Keys{Unlock: r.UnlockKey, Approval: r.ApprovalKey}
+	err := b.Vault.SetSlot(r.Slot.Name, kdf, keys)
+	set := err == nil || b.slotHas(r.Slot)
+	if set {
+		b.voidProofs()
+	}
+	if err != nil {
+		fail := ch.vaultFailed("changing the "+clip(r.Slot.Name)+" slot", err)
+		if set { // the disk failed behind the last step
+			fail = wire.Errorf(wire.CodeInternal, "It was changed, but the disk did not confirm it: after a power cut the old one may be valid again.")
+			fail.NextStep = "Keep both until a later change has worked, and look at the disk."
+		}
+		ch.row("slot.set", request, map[string]any{"code": fail.Code, "message": fail.Message, "changed": set})
+		return nil, fail
+	}
+	done := wire.SlotWasSet{}
+	if err := b.Vault.Renew(); err != nil {
+		b.Log.Error("saving the vault once more", "error", err)
+		done.Warning = "The previous generation of the vault still lies on the disk and opens with what was valid before; the next change replaces it."
+	}
+	done.Generation = b.Vault.Generation()
+	return done, nil
+}
+
+// slotHas reports whether the vault's slot was made with s.
+func (b *Broker) slotHas(s wire.ChallengeSlot) bool {
+	for _, have := range b.Vault.Slots() {
+		if have.Name == s.Name {
+			return bytes.Equal(have.KDF.Salt, s.Salt)
+		}
+	}
+	return false
+}
+
+// voidProofs takes back what somebody opened with a proof that is no longer
+// valid: reading, nonces, and the cards that wait for a decision.
+func (b *Broker) voidProofs() {
+	for _, ch := range b.everyChannel() {
+		ch.mu.Lock()
+		ch.reading = 0
+		clear(ch.nonces)
+		ch.mu.Unlock()
+	}
+	b.queue.WithdrawIf(func(*approval.Item) bool { return true }, wire.ReasonRevoked)
+}
+
+// returnMemory gives back to the system what unlocking took and what locking
+// left. Pages that are given back hold no copy of a key or a value any more.
+func returnMemory() { go debug.FreeOSMemory() }
