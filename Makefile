@@ -2,13 +2,16 @@
 # try    the whole job with real parts in a scratch home (YES=1 approves by itself)
 # test   everything: formatting, vet, macOS builds, all tests with the race detector
 # controls  that each test of a control fails when the control is removed (long)
+# hosts  the released Claude Code, Codex and Gemini CLI against a stand-in for their model, offline
+#        (installs a gigabyte from npm; UPDATE=1 writes the golden files)
 # bench  what it costs, ratios first
 
 GO      ?= go
 YES     ?=
+UPDATE  ?=
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo 0.0.0-dev)
 
-.PHONY: build try test controls bench
+.PHONY: build try test controls hosts bench
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/...
@@ -30,6 +33,12 @@ controls:
 	@scripts/need gcc:gcc node:nodejs npm:npm sshd:openssh-server setpriv:util-linux
 	@scripts/node-modules
 	$(GO) run ./controls
+
+hosts:
+	@scripts/need node:nodejs npm:npm
+	@scripts/host-modules
+	$(GO) vet -tags hosts ./hosts/...
+	UPDATE=$(UPDATE) $(GO) test -tags hosts -count=1 -timeout 10m ./hosts/...
 
 bench: build
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -o bin/ ./bench ./bench/baremcp

@@ -1,0 +1,121 @@
+//go:build hosts
+
+package hosts
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/yett-broker/yett/hosts/standin"
+	"github.com/yett-broker/yett/internal/wire"
+	"github.com/yett-broker/yett/internal/yetttest"
+)
+
+const (
+	secret = "yett-canary-7f3a90c1d2e4b586" // the credential
+	canary = "invoice 4711 is paid"         // what the API answers
+)
+
+// upstream is an API that wants the credential, and a broker that has it.
+func upstream(t *testing.T) (*yetttest.Broker, *yetttest.Upstream) {
+	t.Helper()
+	u := yetttest.StartUpstreamFunc(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+secret {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		fmt.Fprintf(w, `{"answer":%q}`, canary)
+	})
+	return yetttest.Start(t, u.Access(), "demo", secret), u
+}
+
+var (
+	askAccess = standin.Call{Tool: "request_access", Arguments: map[string]any{
+		"capabilities": []string{"http:demo.read"}, "purpose": "read the invoices of March", "wait_ms": 45_000}}
+	getInvoices = standin.Call{Tool: "http_request", Arguments: map[string]any{
+		"capability": "http:demo.read", "method": "GET", "path": "/v1/invoices"}}
+)
+
+// TestHosts_Job: each host gets a person's yes and an answer of the API, and
+// never the credential. Its card and what was seen of it are golden files.
+func TestHosts_Job(t *testing.T) {
+	for _, h := range all {
+		t.Run(h.name, func(t *testing.T) {
+			b, u := upstream(t)
+			r := h.start(t, yettMCP(b), askAccess, getInvoices)
+			card := waitCard(t, b, r)
+			seen := look(t, b, r, card)
+			golden(t, h.name+".card.json", seen.names.document(t, card.Card))
+			golden(t, h.name+".card.txt", seen.names.terminal(b.Must("pending").Stdout))
+			b.Must("approve", card.ApprovalID, "--for", "10m", "--digest", card.CardDigest)
+			results := r.results(2)
+			if !strings.Contains(results[0].Text, "granted: http:demo.read") || results[0].Error {
+				t.Errorf("request_access told the model %+v", results[0])
+			}
+			if !strings.Contains(results[1].Text, canary) || results[1].Error {
+				t.Errorf("http_request told the model %+v", results[1])
+			}
+			if got := u.Seen(); len(got) != 1 || got[0] != "GET /v1/invoices" {
+				t.Errorf("the API was asked for %v", got)
+			}
+			for where, bytesThere := range map[string][]byte{"the model": r.model.Heard(), "the host": r.out.bytes(), "the broker": b.Printed()} {
+				if bytes.Contains(bytesThere, []byte(secret)) {
+					t.Errorf("%s has seen the credential", where)
+				}
+			}
+			seen.end = ended(t, b, seen.session)
+			seen.offered = r.model.Offered()
+			golden(t, h.name+".seen.txt", seen.String())
+		})
+	}
+}
+
+// waitCard waits for the card of a host at work, as a person looks for it.
+func waitCard(t *testing.T, b *yetttest.Broker, r *running) yetttest.Card {
+	t.Helper()
+	for {
+		var cards []yetttest.Card
+		b.Must("pending", "--json").JSON(t, &cards)
+		if len(cards) == 1 {
+			return cards[0]
+		}
+		select {
+		case <-r.done:
+			t.Fatalf("the host ended without a card; the model was told %+v", r.model.Results())
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// ended waits for the end of a session and returns its reason.
+func ended(t *testing.T, b *yetttest.Broker, id string) string {
+	t.Helper()
+	for deadline := time.Now().Add(yetttest.Patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		for _, s := range b.Sessions() {
+			if s.SessionID == id && s.State == "ended" {
+				return s.EndReason
+			}
+		}
+	}
+	t.Errorf("session %s does not end with its host", id)
+	return ""
+}
+
+// session returns the one session of a shim.
+func session(t *testing.T, b *yetttest.Broker) wire.Session {
+	t.Helper()
+	var mine []wire.Session
+	for _, s := range b.Sessions() {
+		if s.Caller.Role == wire.RoleShim {
+			mine = append(mine, s)
+		}
+	}
+	if len(mine) != 1 {
+		t.Fatalf("%d sessions of shims: %+v", len(mine), mine)
+	}
+	return mine[0]
+}

@@ -1,0 +1,105 @@
+//go:build hosts
+
+package hosts
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/yett-broker/yett/hosts/standin"
+	"github.com/yett-broker/yett/internal/yetttest"
+)
+
+var listAccess = standin.Call{Tool: "list_access", Arguments: map[string]any{}}
+
+// TestHosts_BrokerMissing: a host whose broker does not run tells its model so,
+// in words and with the next step. A tap between host and yett-mcp sees how the
+// host begins.
+func TestHosts_BrokerMissing(t *testing.T) {
+	for _, h := range all {
+		t.Run(h.name, func(t *testing.T) {
+			b := yetttest.New(t)
+			server, heard := tapped(t, yettMCP(b))
+			told := h.start(t, server, listAccess).results(1)[0]
+			wants(t, told, "unavailable", "yett serve")
+			golden(t, h.name+".begins.txt", beginning(heard()))
+		})
+	}
+}
+
+// beginning is what a host says up to its first tool call.
+func beginning(all []said) string {
+	var text strings.Builder
+	for _, s := range all {
+		version := s.version()
+		if version == "" {
+			version = "-"
+		}
+		fmt.Fprintf(&text, "%-28s %s\n", s.Method, version)
+		if s.Method == "tools/call" {
+			break
+		}
+	}
+	return text.String()
+}
+
+// TestHosts_BrokerLocked: a host whose broker is locked tells its model so.
+func TestHosts_BrokerLocked(t *testing.T) {
+	for _, h := range all {
+		t.Run(h.name, func(t *testing.T) {
+			b := yetttest.New(t)
+			b.Serve()
+			wants(t, h.start(t, yettMCP(b), listAccess).results(1)[0], "locked", "yett unlock")
+		})
+	}
+}
+
+// TestHosts_Denied: a person's no reaches the model.
+func TestHosts_Denied(t *testing.T) {
+	for _, h := range all {
+		t.Run(h.name, func(t *testing.T) {
+			b, u := upstream(t)
+			r := h.start(t, yettMCP(b), askAccess, getInvoices)
+			b.Must("deny", waitCard(t, b, r).ApprovalID)
+			results := r.results(2)
+			wants(t, results[0], "denied")
+			wants(t, results[1], "capability_not_granted", "request_access")
+			if got := u.Seen(); len(got) > 0 {
+				t.Errorf("the API was asked for %v", got)
+			}
+		})
+	}
+}
+
+// TestHosts_LongestWait: no host gives up a call that waits for a person as
+// long as yett-mcp lets a call wait.
+func TestHosts_LongestWait(t *testing.T) {
+	longest := askAccess
+	longest.Arguments = map[string]any{"capabilities": []string{"http:demo.read"}, "purpose": "wait", "wait_ms": 50_000}
+	for _, h := range all {
+		t.Run(h.name, func(t *testing.T) {
+			t.Parallel()
+			b, _ := upstream(t)
+			begun := time.Now()
+			told := h.start(t, yettMCP(b), longest).results(1)[0]
+			if waited := time.Since(begun); waited < 50*time.Second {
+				t.Errorf("the call came back after %v", waited)
+			}
+			if !strings.Contains(told.Text, "pending: ") || told.Error {
+				t.Errorf("the model was told %+v", told)
+			}
+		})
+	}
+}
+
+// wants looks for what a person needs in what a model was told.
+func wants(t *testing.T, told standin.Result, texts ...string) {
+	t.Helper()
+	for _, text := range texts {
+		if !strings.Contains(told.Text, text) {
+			t.Errorf("the model was not told %q: %+v", text, told)
+		}
+	}
+}
