@@ -117,7 +117,7 @@ func lineageOf(fd, limit int) (lineage, error) {
 			l.cut = true
 			break
 		}
-		if stat.initial || supervisor(x.name) { // kin of everybody
+		if stat.initial || supervises(x.name) { // kin of everybody
 			break
 		}
 		l.line = append(l.line, x)

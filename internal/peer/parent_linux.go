@@ -90,7 +90,7 @@ func judgeParent(child action.KernelFacts, parent *Process) error {
 		return noAttribution("process %d adopted it", k.PID)
 	case parent.initial:
 		return noAttribution("the parent is pid 1 of its pid namespace")
-	case supervisor(k.ExePath, parent.comm):
+	case supervises(k.ExePath, parent.comm):
 		return noAttribution("the parent is a supervisor (%q)", parent.comm)
 	case k.UID != child.UID:
 		return noAttribution("the parent is of user %d, not %d", k.UID, child.UID)

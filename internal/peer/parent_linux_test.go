@@ -146,12 +146,12 @@ func TestParent_SupervisorOfOurOwn(t *testing.T) {
 
 func TestSupervisorNames(t *testing.T) {
 	for _, name := range []string{"systemd", "/sbin/init", "/usr/lib/systemd/systemd", "containerd-shim", "/usr/bin/tini"} {
-		if !supervisor(name) {
+		if !supervises(name) {
 			t.Errorf("%s is not a supervisor", name)
 		}
 	}
 	for _, name := range []string{"", "claude", "codex", filepath.Base("/usr/bin/node"), "initiator"} {
-		if supervisor(name) {
+		if supervises(name) {
 			t.Errorf("%q is a supervisor", name)
 		}
 	}

@@ -86,7 +86,7 @@ func Words(p action.Process) []string {
 		words = append(words, "runs from memory")
 	}
 	if p.Claimed.Runtime != "" {
-		words = append(words, "runtime: "+p.Claimed.Runtime)
+		words = append(words, runtimeWord(p.Claimed.Runtime))
 	}
 	if p.Kernel.Container {
 		words = append(words, "container")

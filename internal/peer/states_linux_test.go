@@ -152,7 +152,7 @@ func TestU08_RuntimeAsAgent(t *testing.T) {
 		defer agent.Close()
 		e := agent.Evidence()
 		shell := runtimeName(filepath.Base(e.Kernel.ExePath))
-		if shell == "" || !slices.Equal(Words(e), []string{"runtime: " + shell}) || e.Claimed.Script != script {
+		if shell == "" || !slices.Equal(Words(e), []string{"runtime: " + shell + " (shell)"}) || e.Claimed.Script != script {
 			t.Errorf("words %q, claims %+v", Words(e), e.Claimed)
 		}
 	})
