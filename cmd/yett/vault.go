@@ -75,9 +75,17 @@ func (a *app) openFile(v *vault.Vault, phrase []byte) error {
 	}
 	err = v.Unlock(slot, keys.Unlock)
 	if errors.Is(err, vault.ErrWrongKey) {
+		a.forgetKeys() // another phrase may be tried on this vault
 		return wire.NewError(wire.CodeProofInvalid)
 	}
 	return err
+}
+
+func (a *app) forgetKeys() {
+	for id, keys := range a.keys {
+		keys.Wipe()
+		delete(a.keys, id)
+	}
 }
 
 // choosePassphrase reads a new passphrase from a descriptor, or asks for it
