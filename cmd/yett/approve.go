@@ -134,7 +134,7 @@ func askYes(ctx context.Context, c approval.Card, o approveOptions) error {
 	if o.length > 0 {
 		how = "for " + o.length.String()
 	}
-	question := fmt.Sprintf("\n%s\nApprove this %s? Type yes: ", summaryOf(c), how)
+	question := fmt.Sprintf("\n%s: %s\nApprove this %s? Type yes: ", strings.ToUpper(c.Tag), summaryOf(c), how)
 	line, err := ask(ctx, wrap(question, widthOf(os.Stderr)), false)
 	if err != nil {
 		return err

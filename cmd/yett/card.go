@@ -53,7 +53,7 @@ func summaryOf(c approval.Card) string {
 		what = "one action of " + what
 	}
 	k := c.Verified.Agent.Kernel
-	return fmt.Sprintf("%s: %s (pid %d) asks for %s.", strings.ToUpper(c.Tag), programOf(k.ExePath), k.PID, what)
+	return fmt.Sprintf("%s (pid %d) asks for %s.", programOf(k.ExePath), k.PID, what)
 }
 
 // programOf names a program that may be hidden.

@@ -180,7 +180,7 @@ func notKnown(p action.Process) []string {
 	if p.Claimed.Runtime != "" {
 		open = append(open, "which code the runtime runs: what names a script is chosen by the process")
 	}
-	if p.Filesystem.NotHashed != "" {
+	if p.Filesystem.NotHashed != "" && p.Kernel.ExeState != "hidden" {
 		open = append(open, "the content of the program: "+p.Filesystem.NotHashed)
 	}
 	return open
