@@ -1,4 +1,4 @@
-//go:build hosts
+//go:build hosts && linux
 
 package hosts
 
@@ -20,7 +20,7 @@ import (
 )
 
 // lifetime bounds one run of a host.
-const lifetime = 150 * time.Second
+var lifetime = 150 * time.Second
 
 // host is a program that people run agents in. command returns how it is
 // started on its task, after configure wrote what a person writes into home
@@ -91,7 +91,20 @@ func (h host) start(t *testing.T, server []string, script ...standin.Call) *runn
 	at := httptest.NewServer(model)
 	t.Cleanup(at.Close)
 	command, env := h.configure(t, home, at.URL, server)
-	r := &running{t: t, home: home, model: model, out: &output{}, done: make(chan struct{})}
+	r := launch(t, home, command, env)
+	r.model = model
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("of Yett %s offered %v", h.name, model.Offered())
+		}
+	})
+	return r
+}
+
+// launch runs a command in a home of its own.
+func launch(t *testing.T, home string, command, env []string) *running {
+	t.Helper()
+	r := &running{t: t, home: home, out: &output{}, done: make(chan struct{})}
 	ctx, cancel := context.WithTimeout(context.Background(), lifetime)
 	r.cmd = exec.CommandContext(ctx, command[0], command[1:]...)
 	r.cmd.Dir = filepath.Join(home, "project")
@@ -110,7 +123,7 @@ func (h host) start(t *testing.T, server []string, script ...standin.Call) *runn
 		cancel()
 		<-r.done
 		if t.Failed() {
-			t.Logf("%s printed:\n%.6000s\nof Yett it offered %v", h.name, r.out.bytes(), model.Offered())
+			t.Logf("%s printed:\n%.6000s", command, r.out.bytes())
 		}
 	})
 	return r
@@ -138,7 +151,7 @@ func (r *running) ends() {
 	}
 }
 
-// result waits for the end and returns what the model was told by its tools.
+// results waits for the end and returns what the model was told by its tools.
 func (r *running) results(n int) []standin.Result {
 	r.t.Helper()
 	r.ends()

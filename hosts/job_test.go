@@ -1,4 +1,4 @@
-//go:build hosts
+//go:build hosts && linux
 
 package hosts
 
@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,7 +68,7 @@ func TestHosts_Job(t *testing.T) {
 					t.Errorf("%s has seen the credential", where)
 				}
 			}
-			seen.end = ended(t, b, seen.session)
+			ended(t, b, seen.session, "shim_exited", "agent_exited", "channel_closed")
 			seen.offered = r.model.Offered()
 			golden(t, h.name+".seen.txt", seen.String())
 		})
@@ -85,24 +86,27 @@ func waitCard(t *testing.T, b *yetttest.Broker, r *running) yetttest.Card {
 		}
 		select {
 		case <-r.done:
-			t.Fatalf("the host ended without a card; the model was told %+v", r.model.Results())
+			t.Fatalf("the host ended without a card; it printed\n%.4000s", r.out.bytes())
 		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }
 
-// ended waits for the end of a session and returns its reason.
-func ended(t *testing.T, b *yetttest.Broker, id string) string {
+// ended waits for the end of a session, which must have one of the reasons.
+func ended(t *testing.T, b *yetttest.Broker, id string, reasons ...string) {
 	t.Helper()
 	for deadline := time.Now().Add(yetttest.Patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		for _, s := range b.Sessions() {
 			if s.SessionID == id && s.State == "ended" {
-				return s.EndReason
+				t.Logf("the session ended: %s", s.EndReason)
+				if !slices.Contains(reasons, s.EndReason) {
+					t.Errorf("the session ended with %s, want one of %v", s.EndReason, reasons)
+				}
+				return
 			}
 		}
 	}
 	t.Errorf("session %s does not end with its host", id)
-	return ""
 }
 
 // session returns the one session of a shim.

@@ -1,4 +1,4 @@
-//go:build hosts
+//go:build hosts && linux
 
 package hosts
 
@@ -20,13 +20,13 @@ type sight struct {
 	names   names
 	session string
 
-	chain   []string // programs from the started one to yett-mcp
+	pids    []int    // from the started process to yett-mcp
+	chain   []string // their programs
 	agent   int      // which of them the card names, from 0
 	stdin   string   // pipe or socket
 	claims  string   // what the host says it is
 	words   []string
 	offered []string
-	end     string
 }
 
 // look sees what /proc and the broker say of a host whose card waits.
@@ -41,34 +41,36 @@ func look(t *testing.T, b *yetttest.Broker, r *running, card yetttest.Card) sigh
 		claims: c.Claimed.Labels["client_name"] + " " + c.Claimed.Labels["client_version"]}
 	shim := c.Verified.Shim.Kernel.PID
 	s.stdin = kind(t, shim, 0)
-	var pids []int
 	for pid := shim; pid != os.Getpid(); pid = parent(t, pid) {
 		if pid <= 1 {
 			t.Fatalf("process %d of yett-mcp does not lead to the test", shim)
 		}
-		pids = append([]int{pid}, pids...)
+		s.pids = append([]int{pid}, s.pids...)
 	}
-	for i, pid := range pids {
+	for i, pid := range s.pids {
 		s.chain = append(s.chain, program(t, pid))
 		if pid == c.Verified.Agent.Kernel.PID {
 			s.agent = i
 		}
+	}
+	if s.agent != len(s.pids)-2 {
+		t.Fatalf("the card names process %d of %v, which is not what started yett-mcp", c.Verified.Agent.Kernel.PID, s.pids)
 	}
 	return s
 }
 
 // String is the golden form.
 func (s sight) String() string {
-	named := "none of them"
-	if s.agent >= 0 {
-		named = s.chain[s.agent]
-	}
 	words := "none"
 	if len(s.words) > 0 {
 		words = strings.Join(s.words, "; ")
 	}
-	return fmt.Sprintf("processes       %s\nagent           %s\nstandard input  %s\nclient          %s\nwords           %s\ntools           %s\nend             %s\n",
-		strings.Join(s.chain, " → "), named, s.stdin, s.claims, words, strings.Join(s.offered, " "), s.end)
+	text := fmt.Sprintf("processes       %s\nagent           %s\nstandard input  %s\nclient          %s\nwords           %s\n",
+		strings.Join(s.chain, " → "), s.chain[s.agent], s.stdin, s.claims, words)
+	for _, tool := range s.offered {
+		text += "tool            " + tool + "\n"
+	}
+	return text
 }
 
 // kind is what a descriptor leads to.

@@ -1,4 +1,4 @@
-//go:build hosts
+//go:build hosts && linux
 
 package hosts
 

@@ -1,10 +1,12 @@
-//go:build hosts
+//go:build hosts && linux
 
 package hosts
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -24,6 +26,7 @@ func TestHosts_BrokerMissing(t *testing.T) {
 			server, heard := tapped(t, yettMCP(b))
 			told := h.start(t, server, listAccess).results(1)[0]
 			wants(t, told, "unavailable", "yett serve")
+			golden(t, h.name+".missing.txt", spoken(b, told))
 			golden(t, h.name+".begins.txt", beginning(heard()))
 		})
 	}
@@ -45,13 +48,41 @@ func beginning(all []said) string {
 	return text.String()
 }
 
+var took = regexp.MustCompile(`[0-9.]+ seconds`)
+
+// spoken is what a model was told, as a golden file.
+func spoken(b *yetttest.Broker, told standin.Result) string {
+	text := took.ReplaceAllString(strings.ReplaceAll(told.Text, b.Home, "<broker home>"), "<time> seconds")
+	return fmt.Sprintf("marked as an error: %v\n\n%s\n", told.Error, text)
+}
+
 // TestHosts_BrokerLocked: a host whose broker is locked tells its model so.
 func TestHosts_BrokerLocked(t *testing.T) {
 	for _, h := range all {
 		t.Run(h.name, func(t *testing.T) {
 			b := yetttest.New(t)
 			b.Serve()
-			wants(t, h.start(t, yettMCP(b), listAccess).results(1)[0], "locked", "yett unlock")
+			told := h.start(t, yettMCP(b), listAccess).results(1)[0]
+			wants(t, told, "locked", "yett unlock")
+			golden(t, h.name+".locked.txt", spoken(b, told))
+		})
+	}
+}
+
+// TestHosts_Killed: the death of the process that the card names ends the
+// session, whatever else of the host lives on.
+func TestHosts_Killed(t *testing.T) {
+	for _, h := range all {
+		t.Run(h.name, func(t *testing.T) {
+			b, _ := upstream(t)
+			r := h.start(t, yettMCP(b), askAccess, getInvoices)
+			seen := look(t, b, r, waitCard(t, b, r))
+			must(t, syscall.Kill(seen.pids[seen.agent], syscall.SIGKILL))
+			ended(t, b, seen.session, "agent_exited")
+			var cards []yetttest.Card
+			if b.Must("pending", "--json").JSON(t, &cards); len(cards) > 0 {
+				t.Errorf("the card waits on: %+v", cards)
+			}
 		})
 	}
 }
