@@ -35,6 +35,9 @@ func identifyByInfo(fd int) (identity, error) {
 	if !alive(fd) {
 		return identity{}, ErrGone
 	}
+	if err == unix.EREMOTE { // newer kernels say so; others answer with zeros
+		return identity{}, noAttribution("it is in another pid namespace")
+	}
 	if err != nil {
 		return identity{}, fmt.Errorf("asking the pidfd: %w", err)
 	}

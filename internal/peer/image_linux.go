@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -42,7 +43,7 @@ func (d procDir) image() (image, error) {
 	i.path, i.size, i.owner, i.mode = path, int64(st.Size), int(st.Uid), uint32(st.Mode)&0o7777
 	name, deleted := strings.CutSuffix(path, " (deleted)")
 	switch {
-	case st.Nlink == 0 && strings.HasPrefix(path, "/memfd:"):
+	case st.Nlink == 0 && i.dev == memfdDevice():
 		i.state, i.path = exeMemory, name
 	case st.Nlink == 0 || deleted:
 		i.state, i.path = exeReplaced, name
@@ -62,6 +63,21 @@ func (d procDir) file() (image, unix.Statx_t, error) {
 	}
 	return image{state: exeFile, dev: unix.Mkdev(st.Dev_major, st.Dev_minor), ino: st.Ino}, st, nil
 }
+
+// memfdDevice is the file system of memfds, which is mounted nowhere: a name
+// that looks like one can be given to any file. It is 0 if it cannot be had.
+var memfdDevice = sync.OnceValue(func() uint64 {
+	fd, err := unix.MemfdCreate("yett", unix.MFD_CLOEXEC)
+	if err != nil {
+		return 0
+	}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return 0
+	}
+	return st.Dev
+})
 
 const resolveCached = 0x20 // RESOLVE_CACHED of openat2(2), kernel 5.12
 

@@ -144,6 +144,31 @@ func TestParent_SupervisorOfOurOwn(t *testing.T) {
 	})
 }
 
+// Two ways to be a child that somebody else has started, which the kernel does
+// not tell: CLONE_PARENT, and an orphan that an ancestor adopts which is on no
+// list. Each names a live ancestor, and each is a session with its own card.
+func TestParent_WhatCannotBeTold(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		for _, roles := range [][]string{{"host", "sibling"}, {"subreaper", "leave"}} {
+			l, path := listen(t)
+			host := start(t, program(t), roles[0], roles[1], "client", path)
+			host.expect("ok")
+			p := of(t, accept(t, l))
+			if err := awaitParent(p, host.pid()); err != nil {
+				t.Fatal(err)
+			}
+			parent, err := p.Parent()
+			if err != nil {
+				t.Fatalf("%s: %v", roles, err)
+			}
+			if parent.PID() != host.pid() {
+				t.Errorf("%s: parent %d, want %d", roles, parent.PID(), host.pid())
+			}
+			parent.Close()
+		}
+	})
+}
+
 func TestSupervisorNames(t *testing.T) {
 	for _, name := range []string{"systemd", "/sbin/init", "/usr/lib/systemd/systemd", "containerd-shim", "/usr/bin/tini"} {
 		if !supervises(name) {

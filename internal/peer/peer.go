@@ -12,11 +12,27 @@
 // or by whether /proc could be read: after a reap kernels differ in both, and
 // SO_PEERCRED goes on naming the dead process.
 //
-// What this package cannot see: a process that runs the right file but other
-// code (preloaded libraries, runtime options, a debugger that came later), and
-// an exec from one hidden program to another. A dead process that another one
-// speaks for on an inherited descriptor is caught by Reader together with
-// Recheck; neither is enough alone.
+// What this package cannot see:
+//
+//   - a process that runs the right file but other code: preloaded libraries,
+//     runtime options, a debugger that came later or has left again;
+//   - a process that chose which file /proc names as its program. Any process
+//     may, in a user namespace of its own, where it has no attribution; but a
+//     child that shares its memory (CLONE_VM) can go there and do it for it,
+//     where accounts may make user namespaces (seen on Linux 6.18);
+//   - an exec from one hidden program to another, and one of the same file
+//     that arranges to look the same (see space);
+//   - a child of the agent that was started by another process: CLONE_PARENT,
+//     or an orphan that the agent adopts.
+//
+// Each is a process of the account that imitates another or is the agent's own
+// offspring; none has more than a session and a card of its own. A dead
+// process that another one speaks for on an inherited descriptor is caught by
+// Reader together with Recheck; neither is enough alone.
+//
+// The programs that stand for other code (runtimes, shells, wrappers, package
+// runners) or for nobody (supervisors) are the table programs.txt, one row a
+// line: kind | names | source.
 package peer
 
 import (
@@ -74,7 +90,8 @@ const (
 )
 
 // Words returns the states of p that a person must read before saying yes, in
-// a fixed order. It is empty for an ordinary program.
+// a fixed order. It is empty for an ordinary program. Whether a program is
+// hashed is known once Process.Hash has run.
 func Words(p action.Process) []string {
 	var words []string
 	switch p.Kernel.ExeState {
@@ -84,6 +101,9 @@ func Words(p action.Process) []string {
 		words = append(words, "program replaced on disk")
 	case exeMemory:
 		words = append(words, "runs from memory")
+	}
+	if why := p.Filesystem.NotHashed; why != "" && p.Kernel.ExeState != exeHidden {
+		words = append(words, "program not hashed: "+why)
 	}
 	if p.Claimed.Runtime != "" {
 		words = append(words, runtimeWord(p.Claimed.Runtime))

@@ -51,6 +51,7 @@ func init() { // the roles start each other
 		"memory":    playMemory,
 		"host":      playHost,
 		"leave":     playLeave,
+		"sibling":   playSibling,
 		"subreaper": playSubreaper,
 		"recycle":   playRecycle,
 		"stdio":     playStdio,
@@ -58,6 +59,10 @@ func init() { // the roles start each other
 		"judge":     playJudge,
 		"family":    playFamily,
 		"chain":     playChain,
+		"fuse":      playFuse,
+		"turn":      playTurn,
+		"outsider":  playOutsider,
+		"disguised": playDisguised,
 	}
 }
 
@@ -271,6 +276,16 @@ func playHost(args []string) error { return again(args[0], args[1:]...).Run() }
 
 // playLeave starts args as a role and dies first.
 func playLeave(args []string) error { return again(args[0], args[1:]...).Start() }
+
+// playSibling starts args as a role, as a child of its own parent, and stays.
+func playSibling(args []string) error {
+	cmd := again(args[0], args[1:]...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_PARENT}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	select {} // standard input is the other's; the parent's end takes us along
+}
 
 // playSubreaper adopts what args leave behind.
 func playSubreaper(args []string) error {

@@ -1,13 +1,16 @@
 package peer
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -137,6 +140,27 @@ func TestU08_RunsFromMemory(t *testing.T) {
 	})
 }
 
+// A file that was only named like a memfd is a file.
+func TestU08_NamedLikeMemory(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to make a file in the root directory")
+	}
+	f, err := os.CreateTemp("/", "memfd:*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Close()
+	defer os.Remove(f.Name())
+	copyTo(t, f.Name(), 0o755)
+	_, c := connect(t, f.Name())
+	if err := os.Remove(f.Name()); err != nil {
+		t.Fatal(err)
+	}
+	if words := Words(of(t, c).Evidence()); !slices.Equal(words, []string{"program replaced on disk"}) {
+		t.Errorf("words %q", words)
+	}
+}
+
 func TestU08_RuntimeAsAgent(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		script := filepath.Join(filepath.Dir(copyProgram(t, "x")), "agent.sh")
@@ -176,6 +200,91 @@ func TestTracerIsAWord(t *testing.T) {
 		words := Words(of(t, c).Evidence())
 		if len(words) != 1 || !strings.HasPrefix(words[0], "traced by pid ") {
 			t.Errorf("words %q, want %q", words, want)
+		}
+	})
+}
+
+// A debugger that has gone leaves nothing that the kernel would tell: what it
+// wrote into the process is there, and the evidence is as before. The package
+// comment and the threat model say so.
+func TestTracer_DetachedIsNotSeen(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		h, c := connect(t, program(t))
+		before := of(t, c)
+		ended := make(chan error)
+		go func() {
+			runtime.LockOSThread() // and the thread ends with this goroutine
+			ended <- patch(h.pid())
+		}()
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+		if words := Words(of(t, c).Evidence()); len(words) != 0 {
+			t.Errorf("words %q", words)
+		}
+		if err := before.Recheck(); err != nil {
+			t.Errorf("Recheck = %v", err)
+		}
+	})
+}
+
+// patch attaches to a process, writes a word of its program, and leaves.
+func patch(pid int) error {
+	if err := unix.PtraceAttach(pid); err != nil {
+		return err
+	}
+	var status unix.WaitStatus
+	if _, err := unix.Wait4(pid, &status, unix.WALL, nil); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/auxv", pid))
+	if err != nil {
+		return err
+	}
+	entry := uintptr(0)
+	for i := 0; i+16 <= len(text); i += 16 {
+		if binary.NativeEndian.Uint64(text[i:]) == 9 { // AT_ENTRY
+			entry = uintptr(binary.NativeEndian.Uint64(text[i+8:]))
+		}
+	}
+	if _, err := unix.PtracePokeText(pid, entry, []byte("patched!")); err != nil {
+		return err
+	}
+	return unix.PtraceDetach(pid)
+}
+
+// What the kernel alone knows of a process, one fact at a time.
+func TestOf_FactsOfTheKernel(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		_, tty, name := terminal(t)
+		l, path := listen(t)
+		cmd := exec.Command(program(t), path)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true, Ctty: 3}
+		cmd.ExtraFiles = []*os.File{tty}
+		cmd.Dir = filepath.Dir(copyProgram(t, "x"))
+		h := startCmd(t, cmd, "client")
+		h.expect("ok")
+		e := of(t, accept(t, l)).Evidence()
+		if e.Kernel.TTY != name {
+			t.Errorf("terminal %q, want %q", e.Kernel.TTY, name)
+		}
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", h.pid()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Kernel.Cgroup == "" || !strings.Contains(string(text), ":"+e.Kernel.Cgroup+"\n") {
+			t.Errorf("cgroup %q, want one of %q", e.Kernel.Cgroup, text)
+		}
+		boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+		if err != nil || e.Kernel.BootID != strings.TrimSpace(string(boot)) {
+			t.Errorf("boot %q, want %q, %v", e.Kernel.BootID, boot, err)
+		}
+		var st unix.Stat_t
+		if err := unix.Fstat(pidfdOf(t, h.pid()), &st); err != nil || e.Kernel.PidfsInode != st.Ino {
+			t.Errorf("pidfs inode %d, want %d, %v", e.Kernel.PidfsInode, st.Ino, err)
+		}
+		if e.Claimed.Cwd != cmd.Dir {
+			t.Errorf("directory %q, want %q", e.Claimed.Cwd, cmd.Dir)
 		}
 	})
 }
