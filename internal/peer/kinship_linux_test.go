@@ -68,6 +68,27 @@ func TestKinship_ByDescent(t *testing.T) {
 	})
 }
 
+func TestAncestors_NearestFirst(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		file := copyProgram(t, "agent")
+		h := start(t, file, "chain", "2")
+		pid := 0
+		if _, err := fmt.Sscan(h.line(), &pid); err != nil {
+			t.Fatal(err)
+		}
+		chain, cut, err := openProcess(t, pid).Ancestors()
+		if err != nil || cut || len(chain) < 3 {
+			t.Fatalf("Ancestors = %+v, %v, %v", chain, cut, err)
+		}
+		if chain[1] != (action.Ancestor{PID: h.pid(), ExePath: file}) || chain[0].ExePath != file {
+			t.Errorf("chain %+v, want process %d second", chain, h.pid())
+		}
+		if chain[2] != (action.Ancestor{PID: os.Getpid(), ExePath: program(t)}) {
+			t.Errorf("chain %+v, want process %d third", chain, os.Getpid())
+		}
+	})
+}
+
 // What a supervisor has adopted or started is kin of nobody: everything is.
 func TestKinship_NotThroughASupervisor(t *testing.T) {
 	everywhere(t, func(t *testing.T) {

@@ -10,8 +10,9 @@ import (
 // wrote for the program when exec made its address space. It holds addresses
 // that are random for each exec, so it tells an exec of the same file from no
 // exec at all. A program can rewrite its own with prctl(PR_SET_MM_MAP), if it
-// still has the old one: this catches what runs another program, not a program
-// that hides its own exec. It is nil where the kernel does not show it.
+// still has the old one, or have the randomness turned off by personality(2):
+// this catches what runs another program, not a program that hides its own
+// exec. It is nil where the kernel does not show it.
 //
 // The file must be opened each time: an open one goes on showing the address
 // space that it was opened for.
