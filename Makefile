@@ -39,6 +39,7 @@ hosts:
 	@scripts/host-modules
 	$(GO) vet -tags hosts ./hosts/...
 	UPDATE=$(UPDATE) $(GO) test -tags hosts -count=1 -timeout 10m ./hosts/...
+	$(GO) test -count=1 -run TestD5_CardsOfHostsOnATerminal ./cmd/yett $(if $(UPDATE),-args -update)
 
 bench: build
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -o bin/ ./bench ./bench/baremcp

@@ -8,8 +8,14 @@
 // ordinary account in a network namespace that has loopback only; otherwise
 // the hosts get a proxy that leads nowhere. Each run has a private HOME.
 //
-// Below testdata stand, for each host, the card that it leads to, as the
-// document and as the terminal shows it, and what was seen of it. Values that
-// change with each run are replaced by their names in angle brackets;
-// make hosts UPDATE=1 writes the files anew.
+// Below testdata stand, for each host:
+//
+//	NAME.card.json    its card, with values that stand for those of one run
+//	NAME.card.txt     the same on a terminal, by a test of cmd/yett
+//	NAME.seen.txt     its processes, what they are to yett-mcp, the tools' names
+//	NAME.begins.txt   methods and protocol versions up to its first tool call
+//	NAME.missing.txt  what its model hears when no broker runs
+//	NAME.locked.txt   what its model hears when the broker is locked
+//
+// make hosts UPDATE=1 writes them anew; docs/hosts.md says what they mean.
 package hosts

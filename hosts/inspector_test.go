@@ -44,7 +44,7 @@ func TestHosts_InspectorCall(t *testing.T) {
 	card := waitCard(t, b, r)
 	seen := look(t, b, r, card)
 	golden(t, "inspector.card.json", seen.names.document(t, card.Card))
-	golden(t, "inspector.card.txt", seen.names.terminal(b.Must("pending").Stdout))
+	shows(t, b, card)
 	b.Must("approve", card.ApprovalID, "--once", "--digest", card.CardDigest)
 	r.ends()
 	if !strings.Contains(string(r.out.bytes()), "granted: http:demo.read") {

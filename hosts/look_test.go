@@ -3,8 +3,11 @@
 package hosts
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -37,8 +40,11 @@ func look(t *testing.T, b *yetttest.Broker, r *running, card yetttest.Card) sigh
 	if c.Verified.Shim == nil {
 		t.Fatalf("the card has no shim: %s", card.Card)
 	}
-	s := sight{names: nameValues(b, r, c, card.CardDigest), session: session(t, b).SessionID, words: c.Verified.Words, agent: -1,
+	s := sight{names: nameValues(b, r, c), session: session(t, b).SessionID, words: c.Verified.Words, agent: -1,
 		claims: c.Claimed.Labels["client_name"] + " " + c.Claimed.Labels["client_version"]}
+	if agent := c.Verified.Agent; agent.Filesystem.SHA256 != digest(t, agent.Kernel.ExePath) {
+		t.Errorf("the card has the digest %q for %s", agent.Filesystem.SHA256, agent.Kernel.ExePath)
+	}
 	shim := c.Verified.Shim.Kernel.PID
 	s.stdin = kind(t, shim, 0)
 	for pid := shim; pid != os.Getpid(); pid = parent(t, pid) {
@@ -71,6 +77,18 @@ func (s sight) String() string {
 		text += "tool            " + tool + "\n"
 	}
 	return text
+}
+
+// digest is the SHA-256 of a file.
+func digest(t *testing.T, path string) string {
+	t.Helper()
+	f, err := os.Open(path)
+	must(t, err)
+	defer f.Close()
+	h := sha256.New()
+	_, err = io.Copy(h, f)
+	must(t, err)
+	return hex.EncodeToString(h.Sum(nil))
 }
 
 // kind is what a descriptor leads to.
