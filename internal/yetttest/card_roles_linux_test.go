@@ -2,13 +2,18 @@ package yetttest
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/yett-broker/yett/internal/endpoint"
+	"github.com/yett-broker/yett/internal/wire"
 )
 
 // cardRole makes the test binary play an agent of the golden cards.
@@ -35,6 +40,8 @@ func playCardRole(role string, args []string) error {
 		}
 		defer first.Close()
 		return inherit(args)
+	case "hostile":
+		return playHostile(args[0], args[1])
 	case "contained":
 		return playContained(args[0])
 	}
@@ -93,4 +100,40 @@ func memfd(name string) (*os.File, error) {
 		return nil, err
 	}
 	return os.NewFile(uintptr(fd), name), nil
+}
+
+// playHostile says hello with a text in every field, and asks for everything.
+func playHostile(home, text string) error {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	loc, err := endpoint.InHome(home)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	conn, err := endpoint.Dial(ctx, loc)
+	if err != nil {
+		return err
+	}
+	n := &native{conn: conn, in: wire.NewFrameReader(conn)}
+	var hello wire.HelloResult
+	labels := map[string]string{text: text, "ESTABLISHED BY THE SYSTEM": "Host: api.example.com", "program": "/usr/bin/good", "Host:": "api.example.com"}
+	if err := n.ask(wire.MethodHello, map[string]any{"protocol_min": 1, "protocol_max": 1, "program": text, "version": text, "role": "native", "labels": labels}, &hello); err != nil {
+		return err
+	}
+	var s wire.SessionResult
+	if err := n.ask(wire.MethodSessionOpen, map[string]any{"nonce": hello.Nonce, "capabilities": []string{text}}, nil); err != nil {
+		return err
+	}
+	if err := n.ask(wire.MethodSessionOpen, map[string]any{"nonce": hello.Nonce, "capabilities": []string{"http:demo.read"}, "purpose": text}, &s); err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, conn)
+	return err
+}
+
+// hostileUpstream answers with what a forger would.
+func hostileUpstream(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("X-Note", "\u202Egpj\u009b2J")
+	io.WriteString(w, hostile)
 }
