@@ -2,6 +2,7 @@ package vault
 
 import (
 	"bytes"
+	"crypto/cipher"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
@@ -199,23 +200,35 @@ func sealFile(h header, dataKey, payload []byte) (*file, error) {
 }
 
 // seal encrypts under key with a random nonce, which it puts in front.
-func seal(key, plain, associated []byte) ([]byte, error) {
-	aead, err := chacha20poly1305.NewX(key)
+func seal(key, plain, associated []byte) (box []byte, err error) {
+	box = make([]byte, nonceSize, nonceSize+len(plain)+chacha20poly1305.Overhead)
+	copy(box, randomBytes(nonceSize))
+	secretly(func() {
+		var aead cipher.AEAD
+		if aead, err = chacha20poly1305.NewX(key); err == nil {
+			box = aead.Seal(box, box, plain, associated)
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
-	nonce := randomBytes(nonceSize)
-	return aead.Seal(nonce, nonce, plain, associated), nil
+	return box, nil
 }
 
 // open undoes seal.
-func open(key, box, associated []byte) ([]byte, error) {
-	aead, err := chacha20poly1305.NewX(key)
+func open(key, box, associated []byte) (plain []byte, err error) {
+	if len(box) < nonceSize+chacha20poly1305.Overhead {
+		return nil, errors.New("cut short")
+	}
+	plain = make([]byte, 0, len(box)-nonceSize-chacha20poly1305.Overhead)
+	secretly(func() {
+		var aead cipher.AEAD
+		if aead, err = chacha20poly1305.NewX(key); err == nil {
+			plain, err = aead.Open(plain, box[:nonceSize], box[nonceSize:], associated)
+		}
+	})
 	if err != nil {
 		return nil, err
 	}
-	if len(box) < nonceSize {
-		return nil, errors.New("cut short")
-	}
-	return aead.Open(nil, box[:nonceSize], box[nonceSize:], associated)
+	return plain, nil
 }

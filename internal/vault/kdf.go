@@ -90,8 +90,13 @@ func Derive(passphrase []byte, k KDF) (*Keys, error) {
 		passphrase = norm.NFC.Append(make([]byte, 0, 3*len(passphrase)), passphrase...) // NFC grows no text beyond that
 		defer clear(passphrase)
 	}
-	master := argon2.IDKey(passphrase, k.Salt, k.Time, k.MemoryKiB, k.Threads, keySize)
+	master := make([]byte, keySize)
 	defer clear(master)
+	secretly(func() {
+		m := argon2.IDKey(passphrase, k.Salt, k.Time, k.MemoryKiB, k.Threads, keySize)
+		copy(master, m)
+		clear(m)
+	})
 	unlock, err := expand(master, "yett-vault/1 unlock")
 	if err != nil {
 		return nil, err
@@ -106,7 +111,15 @@ func Derive(passphrase []byte, k KDF) (*Keys, error) {
 // expand derives one key from a key that is already uniform, so HKDF's extract
 // step is left out.
 func expand(key []byte, purpose string) ([]byte, error) {
-	return hkdf.Expand(sha256.New, key, purpose, keySize)
+	derived := make([]byte, keySize)
+	var err error
+	secretly(func() {
+		var k []byte
+		k, err = hkdf.Expand(sha256.New, key, purpose, keySize)
+		copy(derived, k)
+		clear(k)
+	})
+	return derived, err
 }
 
 func randomBytes(n int) []byte {

@@ -108,9 +108,16 @@ func newAuditKey() (private, public []byte, err error) {
 }
 
 func auditPublic(private []byte) ([]byte, error) {
-	k, err := auditKEM().NewPrivateKey(private)
+	public := make([]byte, keySize)
+	var err error
+	secretly(func() {
+		var k hpke.PrivateKey
+		if k, err = auditKEM().NewPrivateKey(private); err == nil {
+			copy(public, k.PublicKey().Bytes())
+		}
+	})
 	if err != nil {
 		return nil, errors.New("its audit key is not a key")
 	}
-	return k.PublicKey().Bytes(), nil
+	return public, nil
 }

@@ -94,11 +94,18 @@ func (d *draft) rekey(set int) error {
 
 // newSlot is a slot that wraps nothing yet.
 func newSlot(name string, kdf KDF, unlockKey []byte) (sealedSlot, error) {
-	private, err := slotKEM().NewPrivateKey(unlockKey)
+	public := make([]byte, publicSize)
+	var err error
+	secretly(func() {
+		var private hpke.PrivateKey
+		if private, err = slotKEM().NewPrivateKey(unlockKey); err == nil {
+			copy(public, private.PublicKey().Bytes())
+		}
+	})
 	if err != nil {
 		return sealedSlot{}, errors.New("making a slot's key pair failed")
 	}
-	return sealedSlot{Name: name, KDF: kdf, Public: private.PublicKey().Bytes()}, nil
+	return sealedSlot{Name: name, KDF: kdf, Public: public}, nil
 }
 
 func (s *sealedSlot) wrap(dataKey []byte) error {
@@ -115,11 +122,25 @@ func (s *sealedSlot) unwrap(unlockKey []byte) ([]byte, error) {
 	if s.Public == nil {
 		return open(unlockKey, s.Wrapped, slotData(s.Name))
 	}
-	private, err := slotKEM().NewPrivateKey(unlockKey)
+	dataKey := make([]byte, keySize)
+	var err error
+	secretly(func() {
+		var private hpke.PrivateKey
+		if private, err = slotKEM().NewPrivateKey(unlockKey); err != nil {
+			return
+		}
+		var opened []byte
+		opened, err = hpke.Open(private, hpke.HKDFSHA256(), hpke.ChaCha20Poly1305(), slotInfo(s.Name), s.Wrapped)
+		if err == nil && len(opened) != keySize {
+			err = ErrWrongKey
+		}
+		copy(dataKey, opened)
+		clear(opened)
+	})
 	if err != nil {
 		return nil, ErrWrongKey
 	}
-	return hpke.Open(private, hpke.HKDFSHA256(), hpke.ChaCha20Poly1305(), slotInfo(s.Name), s.Wrapped)
+	return dataKey, nil
 }
 
 func (s *sealedSlot) checkSizes() error {
