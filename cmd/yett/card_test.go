@@ -1,10 +1,14 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/yett-broker/yett/internal/action"
 	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/wire"
 )
 
 // TestP04_AgentTextBeginsNoLine: however long and however padded, text of an
@@ -27,5 +31,81 @@ func TestP04_AgentTextBeginsNoLine(t *testing.T) {
 				t.Fatalf("the text ends a quotation of ours:\n%s", text)
 			}
 		}
+	}
+}
+
+// TestP04_NothingIsOffTheScreen: at any width every character of a line stands
+// on the screen, in its order.
+func TestP04_NothingIsOffTheScreen(t *testing.T) {
+	text := "  body      " + strings.Repeat("x", 300) + " Host: api.example.com " + strings.Repeat("界", 50) + "\nnext\n"
+	for _, width := range []int{21, 30, 80, 81, 200} {
+		out := wrap(text, width)
+		for _, line := range strings.Split(out, "\n") {
+			if n := widthOfText(line); n > width {
+				t.Errorf("width %d: %d columns: %s", width, n, line)
+			}
+		}
+		back := strings.ReplaceAll(strings.ReplaceAll(out, "\n"+goesOn, ""), " ", "")
+		if back != strings.ReplaceAll(text, " ", "") {
+			t.Errorf("width %d: what stands there is\n%s", width, out)
+		}
+	}
+	if out := wrap("界界\n", 1); !strings.Contains(out, "界") {
+		t.Errorf("a screen that is too narrow for a character loses it: %q", out)
+	}
+}
+
+// TestP04_ClaimsAreShortened: however much an agent says of itself, the card
+// stays one that can be read, and says how much is left out.
+func TestP04_ClaimsAreShortened(t *testing.T) {
+	labels := map[string]string{}
+	for i := range 200 {
+		labels[fmt.Sprintf("label%03d", i)] = strings.Repeat("x", 512)
+	}
+	var b strings.Builder
+	printClaims(&b, approval.Claimed{Claims: action.Claims{Labels: labels}, Purpose: strings.Repeat("y", 500)})
+	out := wrap(b.String(), 80)
+	if n := strings.Count(out, "\n"); n > 60 {
+		t.Errorf("%d lines", n)
+	}
+	for _, want := range []string{`\+{300}`, "(192 more labels: yett pending --json)"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%s is missing:\n%s", want, out)
+		}
+	}
+	for n := range 14 { // never cut inside of an escape
+		s := shortened(strings.Repeat("x", claimShown-n) + `\u{202E}` + strings.Repeat("z", 50))
+		if i := strings.Index(s, `\u`); i >= 0 && !strings.HasPrefix(s[i:], `\u{202E}`) {
+			t.Errorf("cut to %s", s[claimShown-20:])
+		}
+	}
+}
+
+// TestP01_AListOfManyCardsCanBeRead: the first cards in full, a line for some
+// others, a number for the rest, and how to be rid of a flood.
+func TestP01_AListOfManyCardsCanBeRead(t *testing.T) {
+	card, err := json.Marshal(approval.Card{Tag: "quail orchid", ApprovalID: "a_1", Request: &approval.Request{Body: "x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var items []wire.Approval
+	for i := range 150 {
+		items = append(items, wire.Approval{ApprovalID: fmt.Sprint("a_", i), SessionID: []string{"s_flood", "s_other"}[min(i%20, 1)^1], Card: card, Asked: 1})
+	}
+	var b strings.Builder
+	if err := printPending(&b, items); err != nil {
+		t.Fatal(err)
+	}
+	out := b.String()
+	if n := strings.Count(out, "QUAIL ORCHID"); n != cardsShown {
+		t.Errorf("%d cards are shown in full", n)
+	}
+	for _, want := range []string{"145 more wait", "… and 115 more: yett pending --json", "yett revoke s_flood"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%q is missing:\n%s", want, out)
+		}
+	}
+	if n := strings.Count(out, "\n"); n > 200 {
+		t.Errorf("%d lines", n)
 	}
 }
