@@ -93,7 +93,6 @@ func tryAll(ctx context.Context, room string, wanted *regexp.Regexp, progress io
 	if len(rows) == 0 {
 		return nil, fmt.Errorf("no row is meant by these flags")
 	}
-	adoptOrphans()
 	before, err := tryUnchanged(ctx, root, rows, progress)
 	if err != nil {
 		return nil, err

@@ -184,10 +184,18 @@ type event struct{ Action, Test, Output string }
 func runTests(ctx context.Context, root, overlay, pkg string, tests []string) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, rowTimeout)
 	defer cancel()
-	defer endOrphans()
+	tmp, err := os.MkdirTemp("", "yc") // short: tests make sockets below it
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(tmp)
+	defer endStrays(tmp)
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		return nil, err
+	}
 	c := exec.CommandContext(ctx, "go", "test", "-json", "-count=1", "-vet=off", "-timeout", testTimeout.String(),
 		"-run", "^("+strings.Join(tests, "|")+")$", pkg)
-	c.Dir, c.Env = root, environment(overlay)
+	c.Dir, c.Env = root, append(environment(overlay), "TMPDIR="+tmp)
 	var stdout, stderr bytes.Buffer
 	c.Stdout, c.Stderr = &stdout, &stderr
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

@@ -6,7 +6,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	code := Main(m, installNode, serveSSH)
+	code := Main(m, installNode, serveSSH, buildStatic, startSecond)
 	stopSSH()
+	stopSecond()
 	os.Exit(code)
 }

@@ -1,7 +1,0 @@
-//go:build !linux
-
-package main
-
-func adoptOrphans() {}
-
-func endOrphans() {}
