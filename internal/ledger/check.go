@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 )
@@ -36,8 +35,10 @@ func (l *Ledger) checkOperations(ctx context.Context, o *Opener) error {
 	if string(o.recipient) != string(e.recipient) {
 		return unavailable(fmt.Errorf("the ledger belongs to another audit key"))
 	}
-	walk := walk{keys: keyring{opener: o, epoch: l.lookup.epoch}, rows: l.lookup.rowsBack,
-		table: l.foundTable, last: l.foundRows}
+	walk := walk{keys: keyring{opener: o, epoch: l.lookup.epoch}, table: l.foundTable, last: l.foundRows}
+	walk.rows = func(ctx context.Context, last int64) ([]sealedRow, error) {
+		return scanSealed(l.lookup.rowsBack.QueryContext(ctx, last, rowsAtOnce))
+	}
 	if err := walk.back(ctx); err != nil {
 		if sqliteCode(err) != 0 || ctx.Err() != nil {
 			return unavailable(err)
@@ -45,10 +46,13 @@ func (l *Ledger) checkOperations(ctx context.Context, o *Opener) error {
 		return fmt.Errorf("%w: %w", ErrTampered, err)
 	}
 	// Only now: whoever reads the ledger later stops at this epoch.
-	return l.w.do(ctx, func(b *batch) error {
-		b.exec(b.w.stmt.confirmEpoch, o.confirmation(e.id, e.enc, e.sealed), e.id, e.recipient)
-		return nil
+	err := l.w.drain.around(nil, func(t *transaction) {
+		t.exec(t.d.stmt.confirmEpoch, o.confirmation(e.id, e.enc, e.sealed), e.id, e.recipient)
 	})
+	if err != nil {
+		return unavailable(err)
+	}
+	return nil
 }
 
 // walk goes over the rows backwards, from the operations as they lie in the
@@ -61,14 +65,14 @@ func (l *Ledger) checkOperations(ctx context.Context, o *Opener) error {
 // confirmed epoch, whose row key only its run had, or no row any more.
 type walk struct {
 	keys  keyring
-	rows  *sql.Stmt // newest first
-	last  int64     // the newest row that was not walked over
-	table tableHash // of the operations after it
+	rows  func(ctx context.Context, last int64) ([]sealedRow, error) // some from last on, newest first
+	last  int64                                                      // the newest row that was not walked over
+	table tableHash                                                  // of the operations after it
 }
 
 func (w *walk) back(ctx context.Context) error {
 	for {
-		list, err := scanSealed(w.rows.QueryContext(ctx, w.last, rowsAtOnce))
+		list, err := w.rows(ctx, w.last)
 		if err != nil {
 			return err
 		}

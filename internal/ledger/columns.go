@@ -30,19 +30,26 @@ const isNull = math.MaxUint64
 // encode is the canonical form of an operation: the columns in the order of
 // the table, an INTEGER as int64, TEXT and BLOB as uint64 length and bytes,
 // NULL as the length 2^64-1. Seals, marks and the table's hash are over it.
-func (c *columns) encode() []byte {
-	b := make([]byte, 0, 400)
-	for _, s := range []string{c.id, c.state, c.code, c.session, c.caller} {
+func (c *columns) encode() []byte { return c.appendTo(make([]byte, 0, c.size())) }
+
+func (c *columns) appendTo(b []byte) []byte {
+	for _, s := range [...]string{c.id, c.state, c.code, c.session, c.caller} {
 		b = append(binary.BigEndian.AppendUint64(b, uint64(len(s))), s...)
 	}
 	b = append(binary.BigEndian.AppendUint64(b, uint64(len(c.digest))), c.digest...)
 	b = appendOptional(b, c.idem)
-	for _, n := range []int64{c.unsafe, c.intent, c.lastRow, c.resolved} {
+	for _, n := range [...]int64{c.unsafe, c.intent, c.lastRow, c.resolved} {
 		b = binary.BigEndian.AppendUint64(b, uint64(n))
 	}
 	b = appendOptional(b, c.budgetKey)
 	b = binary.BigEndian.AppendUint64(b, uint64(c.began))
 	return binary.BigEndian.AppendUint64(b, uint64(c.at))
+}
+
+// size is the length of the canonical form.
+func (c *columns) size() int {
+	return 14*8 + len(c.id) + len(c.state) + len(c.code) + len(c.session) + len(c.caller) +
+		len(c.digest) + len(c.idem) + len(c.budgetKey)
 }
 
 func appendOptional(b, blob []byte) []byte {

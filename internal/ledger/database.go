@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"fmt"
 	"net/url"
@@ -12,7 +13,7 @@ import (
 
 const (
 	applicationID = 0x59455454 // "YETT"
-	formatVersion = 1
+	formatVersion = 2
 
 	// busyMillis bounds how long a commit waits for a foreign writer.
 	busyMillis = 5000
@@ -25,15 +26,20 @@ const (
 // to. Queries repeat it word for word, so that SQLite uses the index.
 const isOpen = "(state IN ('queued','executing') OR (state='indeterminate' AND unsafe=1 AND resolved=0))"
 
-// schema is format version 1. Verify and Open compare the file's own schema
-// with it, so an index or a trigger that somebody added is noticed.
-var schema = []struct{ name, sql string }{
-	{"epochs", `CREATE TABLE epochs(id INTEGER NOT NULL, recipient BLOB NOT NULL, enc BLOB NOT NULL, sealed BLOB NOT NULL, confirmed BLOB, PRIMARY KEY(id, recipient)) STRICT, WITHOUT ROWID`},
-	{"rows", `CREATE TABLE rows(n INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, sealed BLOB NOT NULL, leaf BLOB NOT NULL) STRICT`},
-	{"operations", `CREATE TABLE operations(id TEXT PRIMARY KEY, state TEXT NOT NULL, code TEXT NOT NULL, session TEXT NOT NULL, caller TEXT NOT NULL, digest BLOB NOT NULL, idem BLOB, unsafe INTEGER NOT NULL, intent INTEGER NOT NULL, last_row INTEGER NOT NULL, resolved INTEGER NOT NULL, budget_key BLOB, began INTEGER NOT NULL, at INTEGER NOT NULL) STRICT, WITHOUT ROWID`},
-	{"operations_open", `CREATE INDEX operations_open ON operations(digest) WHERE ` + isOpen},
-	{"operations_idem", `CREATE UNIQUE INDEX operations_idem ON operations(idem) WHERE idem IS NOT NULL`},
-	{"operations_budget", `CREATE INDEX operations_budget ON operations(budget_key, began) WHERE budget_key IS NOT NULL AND began > 0`},
+// schema is the format. Verify and Open compare the file's own schema with it,
+// so an index or a trigger that somebody added is noticed. since is the first
+// version that has the object.
+var schema = []struct {
+	since     int
+	name, sql string
+}{
+	{1, "epochs", `CREATE TABLE epochs(id INTEGER NOT NULL, recipient BLOB NOT NULL, enc BLOB NOT NULL, sealed BLOB NOT NULL, confirmed BLOB, PRIMARY KEY(id, recipient)) STRICT, WITHOUT ROWID`},
+	{1, "rows", `CREATE TABLE rows(n INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, sealed BLOB NOT NULL, leaf BLOB NOT NULL) STRICT`},
+	{1, "operations", `CREATE TABLE operations(id TEXT PRIMARY KEY, state TEXT NOT NULL, code TEXT NOT NULL, session TEXT NOT NULL, caller TEXT NOT NULL, digest BLOB NOT NULL, idem BLOB, unsafe INTEGER NOT NULL, intent INTEGER NOT NULL, last_row INTEGER NOT NULL, resolved INTEGER NOT NULL, budget_key BLOB, began INTEGER NOT NULL, at INTEGER NOT NULL) STRICT, WITHOUT ROWID`},
+	{1, "operations_open", `CREATE INDEX operations_open ON operations(digest) WHERE ` + isOpen},
+	{1, "operations_idem", `CREATE UNIQUE INDEX operations_idem ON operations(idem) WHERE idem IS NOT NULL`},
+	{1, "operations_budget", `CREATE INDEX operations_budget ON operations(budget_key, began) WHERE budget_key IS NOT NULL AND began > 0`},
+	{2, "journal", `CREATE TABLE journal(identity BLOB NOT NULL, generation INTEGER NOT NULL, resume INTEGER NOT NULL, in_use INTEGER NOT NULL, problem TEXT NOT NULL) STRICT`},
 }
 
 // processSettings makes two choices that modernc.org/sqlite has for the whole
@@ -92,8 +98,14 @@ func checkWriter(db *sql.DB) error {
 			return fmt.Errorf("creating tables: %w", err)
 		}
 	}
-	if err := checkFormat(ctx, db); err != nil {
+	version, err := checkFormat(ctx, db)
+	if err != nil {
 		return err
+	}
+	if version < formatVersion {
+		if err := migrate(ctx, db, version); err != nil {
+			return fmt.Errorf("bringing the tables of version %d to version %d: %w", version, formatVersion, err)
+		}
 	}
 	var mode string
 	if err := db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
@@ -123,18 +135,48 @@ func createSchema(ctx context.Context, db *sql.DB) error {
 	if id != 0 || version != 0 {
 		return fmt.Errorf("%w: application id %#x, version %d, and no tables", ErrFormat, id, version)
 	}
+	if _, err := tx.Exec(fmt.Sprintf("PRAGMA application_id=%d", applicationID)); err != nil {
+		return err
+	}
+	if err := addObjects(tx, 0); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// migrate runs in one transaction: a crash leaves the former version. Programs
+// of the former version refuse the new one, as they know of no journal.
+func migrate(ctx context.Context, db *sql.DB, from int) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if err := addObjects(tx, from); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// addObjects makes what versions after from brought.
+func addObjects(tx *sql.Tx, from int) error {
 	for _, o := range schema {
+		if o.since <= from {
+			continue
+		}
 		if _, err := tx.Exec(o.sql); err != nil {
 			return err
 		}
 	}
-	if _, err := tx.Exec(fmt.Sprintf("PRAGMA application_id=%d", applicationID)); err != nil {
-		return err
+	if from < 2 {
+		identity := make([]byte, identitySize)
+		rand.Read(identity)
+		if _, err := tx.Exec("INSERT INTO journal VALUES(?, 0, 1, 0, '')", identity); err != nil {
+			return err
+		}
 	}
-	if _, err := tx.Exec(fmt.Sprintf("PRAGMA user_version=%d", formatVersion)); err != nil {
-		return err
-	}
-	return tx.Commit()
+	_, err := tx.Exec(fmt.Sprintf("PRAGMA user_version=%d", formatVersion))
+	return err
 }
 
 // querier is a connection, a pool or a transaction.
@@ -144,35 +186,37 @@ type querier interface {
 }
 
 // checkFormat refuses anything but a ledger of a known version with exactly
-// the known schema.
-func checkFormat(ctx context.Context, q querier) error {
-	if err := checkVersion(ctx, q); err != nil {
-		return err
+// the schema of that version.
+func checkFormat(ctx context.Context, q querier) (version int, err error) {
+	if version, err = checkVersion(ctx, q); err != nil {
+		return 0, err
 	}
-	return checkSchema(ctx, q)
+	return version, checkSchema(ctx, q, version)
 }
 
-func checkVersion(ctx context.Context, q querier) error {
-	var id, version int
+func checkVersion(ctx context.Context, q querier) (version int, err error) {
+	var id int
 	if err := q.QueryRowContext(ctx, "PRAGMA application_id").Scan(&id); err != nil {
-		return err
+		return 0, err
 	}
 	if id != applicationID {
-		return fmt.Errorf("%w: the file is not a ledger (application id %#x)", ErrFormat, id)
+		return 0, fmt.Errorf("%w: the file is not a ledger (application id %#x)", ErrFormat, id)
 	}
 	if err := q.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
-		return err
+		return 0, err
 	}
-	if version != formatVersion {
-		return fmt.Errorf("%w: version %d, this program knows %d", ErrFormat, version, formatVersion)
+	if version < 1 || version > formatVersion {
+		return 0, fmt.Errorf("%w: version %d, this program knows %d", ErrFormat, version, formatVersion)
 	}
-	return nil
+	return version, nil
 }
 
-func checkSchema(ctx context.Context, q querier) error {
+func checkSchema(ctx context.Context, q querier, version int) error {
 	want := make(map[string]string, len(schema))
 	for _, o := range schema {
-		want[o.name] = o.sql
+		if o.since <= version {
+			want[o.name] = o.sql
+		}
 	}
 	rows, err := q.QueryContext(ctx, "SELECT name, coalesce(sql, '') FROM sqlite_schema")
 	if err != nil {
@@ -185,7 +229,7 @@ func checkSchema(ctx context.Context, q querier) error {
 			return err
 		}
 		if want[name] != text {
-			return fmt.Errorf("%w: %q is not part of version %d", ErrFormat, name, formatVersion)
+			return fmt.Errorf("%w: %q is not part of version %d", ErrFormat, name, version)
 		}
 		delete(want, name)
 	}

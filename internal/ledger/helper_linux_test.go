@@ -3,6 +3,7 @@ package ledger
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -128,7 +129,7 @@ func mustRun(t *testing.T, cmd *exec.Cmd) {
 // waits to be killed.
 func playHold(open func() *Ledger) error {
 	l := open()
-	if err := leaveOpen(l); err != nil {
+	if err := errors.Join(leaveOpen(l), l.w.drain.upTo(0)); err != nil {
 		return err
 	}
 	fmt.Println("ready")

@@ -206,3 +206,14 @@ func (k *known) left() []columns {
 	slices.SortFunc(list, func(a, b columns) int { return cmp.Compare(a.id, b.id) })
 	return list
 }
+
+// has reports whether there is an operation of that id.
+func (k *known) has(id string) bool {
+	_, ok := k.marks[k.idMark(id)]
+	return ok
+}
+
+func (k *known) hasKey(key []byte) bool {
+	_, ok := k.keys[k.keyMark(key)]
+	return ok
+}

@@ -1,36 +1,74 @@
 // Package ledger keeps the operations and the tamper-evident log of one Yett
-// installation in DIR/ledger.db. It is the durable memory of the broker: an
-// intent that is not on disk did not happen, and an intent without an outcome
-// becomes 'indeterminate' at the next start, never 'failed' and never
-// 'running for ever'.
+// installation in DIR/ledger.db, and the newest of it in DIR/ledger.journal.
+// It is the durable memory of the broker: an intent that is not on disk did
+// not happen, and an intent without an outcome becomes 'indeterminate' at the
+// next start, never 'failed' and never 'running for ever'.
+//
+// # Order
+//
+// A row gets its number, its seal and its effect on what the run knows under
+// one lock, and goes into the group that is being gathered. Whoever waits for
+// a group writes it, unless somebody writes already: one write and one sync of
+// the journal, which is preallocated. Then its callers are told. A drain
+// follows within some 20 ms and brings many rows into the database in one
+// transaction; a place of the journal is used again only when that is durable.
+// Where a crash may fall, and what the next start sees:
+//
+//   - before the sync: the group, or a part of it, or nothing. A part is no
+//     group; it is kept aside and told. A whole one counts: an intent that
+//     nobody was told of reads as indeterminate, the safe side.
+//   - after the sync, before the drain's commit: rows beyond the end of the
+//     database. The next start brings them there before it looks at anything.
+//   - after the commit: rows in both, which have to be the same.
+//   - at the change of segments: the new head with or without its group, or
+//     the old head. The rows of the other segment may not be in the database
+//     yet, those of this one are.
+//
+// Rows of a group that fits in no segment, of a start, and of an end go into
+// the database alone, in one transaction, after all that the journal has.
+//
+// # Trust
 //
 // Whom it trusts: the kernel's file locks, SQLite, and its own process. It does
 // not trust what it reads back, since any process of the account can write the
-// file:
+// files:
 //
-//   - While a broker runs, what it knows of the operations lies in its memory.
-//     Each answer of the file that an action depends on is compared with it:
-//     the operation, the equal ones that are unresolved, the holder of an
-//     idempotency key, the intents of a budget. A difference is ErrTampered,
-//     and nothing begins any more until the ledger is opened again. What
-//     nobody asks for is not compared; outcomes are recorded all the same.
+//   - While a broker runs, what it knows of the operations lies in its memory,
+//     and decisions are made from that: the operation, the equal ones that are
+//     unresolved, the holder of an idempotency key, the intents of a budget.
+//     A commit to the database that is not its own is ErrTampered, and nothing
+//     begins any more until the ledger is opened again; answers of the file
+//     are compared with what is known. Outcomes are recorded all the same.
+//   - At the start the journal has to be the one that the database used: of
+//     its identity, not of an earlier generation, not shorter than what came
+//     through it, whole but for its newest group. What differs is written into
+//     the database as a problem, and nothing begins at this or later starts.
 //   - CheckOperations, at unlocking, compares what the run found at its start
 //     with what the run before left, all operations and all their columns.
 //     Without it nothing begins. What it finds stays so at later starts.
 //   - Verify recomputes every hash and, with the audit key, opens every row
 //     and compares every column of every operation.
 //
-// None of them notices alone an older copy of the whole file, or a cut of the
+// None of them notices alone an older copy of all files, or a cut of the
 // newest rows together with operations put back as they were before them; for
-// that the head of the tree has to be kept elsewhere. Without the audit key a
-// changed column that leaves a possible state, or a missing operation, is not
-// noticed. Within the broker's process nothing else may open ledger.db:
-// closing a second descriptor of the file could drop SQLite's locks.
+// that the head of the tree has to be kept elsewhere. Where a broker was
+// killed, whole groups that were cut off the journal and are not in the
+// database yet are such a cut. Without the audit key a changed column that
+// leaves a possible state, or a missing operation, is not noticed. Pages that
+// are changed beneath SQLite beside a running broker are noticed at the next
+// start. Within the broker's process nothing else may open ledger.db: closing
+// a second descriptor of the file could drop SQLite's locks.
 //
-// # Format, version 1
+// # Format, version 2
 //
-// ledger.db is SQLite, application_id 0x59455454 ("YETT"), user_version 1.
+// ledger.db is SQLite, application_id 0x59455454 ("YETT"), user_version 2.
+// Version 1 had no journal; Open brings it to version 2.
 //
+//	journal     one row: identity, 16 random bytes that stand in ledger.journal
+//	            too; generation, which the journal has reached at least; resume,
+//	            from which row on every row was in the journal before it was
+//	            here; in_use, 1 from a start to its orderly end; problem, what a
+//	            start found wrong with the journal, for good
 //	epochs      one row key per start of the broker and audit recipient:
 //	            id counts from 1; recipient = first 16 bytes of the SHA-256 of
 //	            the recipient's X25519 public key; (enc, sealed) = HPKE base
@@ -73,6 +111,8 @@
 //
 // Plain columns hold states, ids, reason codes, keyed digests, the caller as
 // 'bootid:pidfsinode', and times; nothing tells capability, path or action.
+//
+// The format of ledger.journal stands in journal_format.go.
 package ledger
 
 import (
@@ -200,7 +240,7 @@ type Ledger struct {
 
 	closing  sync.Once
 	closeErr error
-	entries  atomic.Int64 // committed rows
+	entries  atomic.Int64 // durable rows
 
 	foundRows  int64     // rows of earlier runs
 	foundTable tableHash // of the operations that they left
@@ -252,11 +292,10 @@ func openLedger(dir string, o Options) (_ *Ledger, err error) {
 		return nil, err
 	}
 	l.foundRows, l.foundTable = l.entries.Load(), l.w.known.table
-	go l.w.loop()
 	if err = l.recover(); err != nil {
-		err = errors.Join(fmt.Errorf("recovering: %w", err), l.w.stop())
-		return nil, err
+		return nil, fmt.Errorf("recovering: %w", err)
 	}
+	go l.w.drain.loop()
 	return l, nil
 }
 
@@ -265,16 +304,19 @@ func (l *Ledger) Recovered() (indeterminate, denied int) {
 	return l.recoveredIndeterminate, l.recoveredDenied
 }
 
-// Close writes what is queued, folds the write-ahead log into the file and
-// lets go of the lock. Later calls of other methods fail.
+// Close writes what is queued, brings the journal into the database, folds the
+// write-ahead log into the file and lets go of the lock. Later calls of other
+// methods fail.
 func (l *Ledger) Close() error {
 	l.closing.Do(func() {
-		// A reader elsewhere may keep the log from being folded; the next
-		// start does it then, so this is no failure.
+		// Where the database cannot be written the rows stay in the journal,
+		// and a reader elsewhere may keep the log from being folded; the next
+		// start does it then, so neither is a failure.
 		ctx, cancel := context.WithTimeout(context.Background(), busyMillis*time.Millisecond)
 		defer cancel()
 		err := l.w.stop()
-		_, _ = l.w.conn.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)")
+		_ = l.w.leaveJournal()
+		_, _ = l.w.drain.conn.ExecContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)")
 		l.closeErr = errors.Join(err, l.release())
 	})
 	return l.closeErr
@@ -284,7 +326,7 @@ func (l *Ledger) Close() error {
 func (l *Ledger) release() error {
 	var errs []error
 	if l.w != nil {
-		errs = append(errs, l.w.stmt.close(), l.w.conn.Close())
+		errs = append(errs, l.w.close())
 	}
 	if l.readDB != nil {
 		errs = append(errs, l.readDB.Close())
@@ -296,10 +338,11 @@ func (l *Ledger) release() error {
 	return errors.Join(errs...)
 }
 
-// Entries is the number of committed rows.
+// Entries is the number of durable rows.
 func (l *Ledger) Entries() (int64, error) { return l.entries.Load(), nil }
 
-// Commits is the number of transactions, and so of syncs, since Open.
+// Commits is the number of groups, and so of syncs that callers waited for,
+// since Open.
 func (l *Ledger) Commits() int64 { return l.w.commits.Load() }
 
 // Append writes one row; it is durable on return. A cancelled ctx returns
@@ -324,16 +367,19 @@ func (l *Ledger) Append(ctx context.Context, r Row) (int64, error) {
 // fails the ledger is unhealthy and keeps the row for the next try.
 func (l *Ledger) AppendSoon(r Row) {
 	plain := l.encodeAnyway(r)
-	l.w.soon(func(b *batch) error {
+	_ = l.w.handOver(&job{keep: true, run: func(b *batch) error { // what it cannot take it counts
 		b.append(plain)
 		return nil
-	})
+	}})
 }
 
-// Healthy is nil, or an error wrapping ErrUnavailable from the moment that an
-// outcome could not be written until it has been. It wraps ErrTampered from
-// the moment that operations in the file were found changed.
-func (l *Ledger) Healthy() error { return l.w.healthy() }
+// Healthy is nil, or an error wrapping ErrUnavailable from the moment that
+// something could not be written until it can be, and what has happened has
+// been. It wraps ErrTampered from the moment that the file was found changed.
+func (l *Ledger) Healthy() error {
+	l.w.look()
+	return l.w.healthy()
+}
 
 // Probe tries now to write what a failed commit left, and reports whether the
 // ledger is healthy after it.
@@ -341,7 +387,11 @@ func (l *Ledger) Probe(ctx context.Context) error {
 	if l.Healthy() == nil {
 		return nil
 	}
-	if err := l.w.do(ctx, func(*batch) error { return nil }); err != nil {
+	err := l.w.flush(ctx)
+	if err == nil {
+		err = l.w.drain.upTo(0)
+	}
+	if err != nil {
 		return fmt.Errorf("probing ledger: %w", err)
 	}
 	return l.Healthy()

@@ -51,13 +51,18 @@ func (l *Ledger) open(ctx context.Context, op Operation, r Row, state action.Sta
 	if !l.checked.Load() {
 		return 0, fmt.Errorf("recording operation %s: %w", op.ID, errUnchecked)
 	}
+	l.w.look()
 	var n int64
 	err = l.w.do(ctx, func(b *batch) error {
-		if old, ok := b.operation(op.ID); ok {
+		old, ok, err := b.operation(op.ID)
+		if err != nil {
+			return err
+		}
+		if ok {
 			return fmt.Errorf("%w: operation %s exists and is %s", ErrTransition, op.ID, old.state)
 		}
-		err := b.checkKey(op)
-		if doubt := b.w.doubted(); doubt != nil && state != action.Denied {
+		err = b.checkKey(op)
+		if doubt := b.w.doubt; doubt != nil && state != action.Denied {
 			err = doubt
 		}
 		if err != nil {
@@ -117,7 +122,7 @@ func (l *Ledger) ready() error {
 
 func (b *batch) begin(op Operation, plain []byte, budget *Budget) (int64, error) {
 	old, repeated, err := b.admit(op, budget)
-	if doubt := b.w.doubted(); doubt != nil { // found just now, or by whoever shares the commit
+	if doubt := b.w.doubt; doubt != nil { // found just now
 		err = doubt
 	}
 	if err != nil {
@@ -126,13 +131,13 @@ func (b *batch) begin(op Operation, plain []byte, budget *Budget) (int64, error)
 	is := b.newOperation(op, action.Executing)
 	if old != nil {
 		is = *old
-		is.state, is.intent, is.lastRow = string(action.Executing), b.n, b.n
+		is.state, is.intent, is.lastRow = string(action.Executing), b.number(), b.number()
 	}
 	is.began = b.now.UnixNano()
 	changes := []transition{{was: old, is: &is}}
 	for _, was := range repeated { // the row that resolves it is the intent of the repetition
 		resolved := was
-		resolved.resolved = b.n
+		resolved.resolved = b.number()
 		changes = append(changes, transition{was: &was, is: &resolved})
 	}
 	return b.append(plain, changes...), nil
@@ -141,7 +146,11 @@ func (b *batch) begin(op Operation, plain []byte, budget *Budget) (int64, error)
 // admit makes every check of an intent; it changes nothing. old is the
 // operation if it was queued.
 func (b *batch) admit(op Operation, budget *Budget) (old *columns, repeated []columns, err error) {
-	if c, ok := b.operation(op.ID); ok {
+	c, ok, err := b.operation(op.ID)
+	if err != nil {
+		return nil, nil, err
+	}
+	if ok {
 		old = &c
 		if err := checkTransition(op.ID, action.State(c.state), action.Executing); err != nil {
 			return nil, nil, err
@@ -164,10 +173,12 @@ func (b *batch) checkKey(op Operation) error {
 	if len(op.Idempotency) == 0 {
 		return nil
 	}
-	found := b.read(b.w.stmt.keyHolder, op.Idempotency)
-	b.agreed(b.w.known.checkKey(op.Idempotency, found))
-	if len(found) > 0 && found[0].id != op.ID {
-		return ErrKeyUsed{found[0].id}
+	holder, ok, err := b.keyHolder(op.Idempotency)
+	if err != nil {
+		return err
+	}
+	if ok && holder.id != op.ID {
+		return ErrKeyUsed{holder.id}
 	}
 	return nil
 }
@@ -178,7 +189,6 @@ func (b *batch) checkEquals(op Operation) (repeated []columns, err error) {
 	if !op.Unsafe {
 		return nil, nil
 	}
-	b.agreed(b.w.known.checkEqual(op.Digest, b.read(b.w.stmt.unresolved, op.Digest)))
 	for _, e := range b.w.known.holding(op.Digest) {
 		switch {
 		case e.id == op.ID:
@@ -198,12 +208,7 @@ func (b *batch) checkBudget(op Operation, budget *Budget) error {
 		return nil
 	}
 	since := b.now.Add(-budget.Window).UnixNano()
-	limit := max(budget.Max, 0)
-	spent, inFile := b.w.known.spent(op.BudgetKey, since), 0
-	if b.scan(b.w.stmt.spent, []any{op.BudgetKey, since, limit}, &inFile) && inFile != min(spent, limit) {
-		b.agreed(fmt.Errorf("%w: a budget has %d intents and not %d", ErrTampered, inFile, spent))
-	}
-	if spent >= budget.Max {
+	if b.w.known.spent(op.BudgetKey, since) >= budget.Max {
 		return ErrBudget
 	}
 	return nil
@@ -244,7 +249,10 @@ func (b *batch) settle(id string, from, to action.State, code string, plain []by
 
 // settleTelling also says, if asked to, what the operation was before.
 func (b *batch) settleTelling(id string, from, to action.State, code string, plain []byte, tellWas bool) error {
-	was, _ := b.operation(id)
+	was, _, err := b.operation(id)
+	if err != nil {
+		return err
+	}
 	if err := checkTransition(id, action.State(was.state), to); err != nil {
 		return err
 	}
@@ -252,7 +260,7 @@ func (b *batch) settleTelling(id string, from, to action.State, code string, pla
 		return fmt.Errorf("%w: operation %s is %s, not %s", ErrTransition, id, was.state, from)
 	}
 	is := was
-	is.state, is.code, is.lastRow = string(to), code, b.n
+	is.state, is.code, is.lastRow = string(to), code, b.number()
 	b.append(plain, transition{&was, &is, tellWas})
 	return nil
 }
@@ -269,9 +277,11 @@ func (l *Ledger) Resolve(ctx context.Context, id string, r Row) error {
 		return fmt.Errorf("resolving operation %s: %w", id, err)
 	}
 	err = l.w.do(ctx, func(b *batch) error {
-		was, ok := b.operation(id)
-		doubt := b.w.doubted()
+		was, ok, err := b.operation(id)
+		doubt := b.w.doubt
 		switch {
+		case err != nil:
+			return err
 		case doubt != nil:
 			return doubt
 		case !ok:
@@ -282,7 +292,7 @@ func (l *Ledger) Resolve(ctx context.Context, id string, r Row) error {
 			return fmt.Errorf("%w: it is resolved already", ErrTransition)
 		}
 		is := was
-		is.resolved, is.lastRow = b.n, b.n
+		is.resolved, is.lastRow = b.number(), b.number()
 		b.append(plain, transition{was: &was, is: &is})
 		return nil
 	})
@@ -299,39 +309,14 @@ func (b *batch) newOperation(op Operation, state action.State) columns {
 		created = b.now
 	}
 	c := columns{id: op.ID, state: string(state), code: op.Code, session: op.Session, caller: op.Caller,
-		digest: bytes.Clone(op.Digest), idem: bytes.Clone(op.Idempotency), lastRow: b.n, budgetKey: bytes.Clone(op.BudgetKey), at: created.UnixNano()}
+		digest: bytes.Clone(op.Digest), idem: bytes.Clone(op.Idempotency), lastRow: b.number(), budgetKey: bytes.Clone(op.BudgetKey), at: created.UnixNano()}
 	if op.Unsafe {
 		c.unsafe = 1
 	}
 	if state == action.Executing {
-		c.intent = b.n
+		c.intent = b.number()
 	}
 	return c
-}
-
-// operation looks one up, in the file and in what this run knows. Where they
-// differ the ledger becomes doubtful, and an operation that can still change
-// is as this run knows it: its outcome is recorded all the same.
-func (b *batch) operation(id string) (columns, bool) {
-	found := b.read(b.w.stmt.operation, id)
-	if b.err != nil {
-		return columns{}, false
-	}
-	b.agreed(b.w.known.checkID(id, found))
-	if c, ok := b.w.known.open[id]; ok {
-		return c, true
-	}
-	if len(found) == 0 {
-		return columns{}, false
-	}
-	return found[0], true
-}
-
-// agreed notes a difference between the file and what this run knows.
-func (b *batch) agreed(err error) {
-	if err != nil && b.err == nil {
-		b.w.setDoubt(err)
-	}
 }
 
 // checkOperation refuses what the tables would refuse: there it would fail

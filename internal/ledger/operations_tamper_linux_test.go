@@ -88,6 +88,7 @@ func decisive(t *testing.T, in installation) (l *Ledger, op Operation) {
 	op = newOperation()
 	op.ID, op.Unsafe, op.Idempotency, op.BudgetKey = "decisive", true, []byte("key"), []byte("budget")
 	bring(t, l, op, action.Indeterminate)
+	follow(t, l)
 	return l, op
 }
 
@@ -211,6 +212,7 @@ func TestE1_OutcomeOfAChangedOperation(t *testing.T) {
 		op := newOperation()
 		op.Unsafe = true
 		mustBegin(t, l, op)
+		follow(t, l)
 		if _, err := foreign(t, in).Exec(statement); err != nil {
 			t.Fatal(err)
 		}

@@ -4,12 +4,19 @@ package ledger
 
 import (
 	"fmt"
+	"os"
 	"runtime"
 )
 
-type place struct{}
+type place struct{ dir string }
 
 func (*place) database() string { return "" }
+
+func (*place) journal() string { return "" }
+
+func (*place) openJournal() (*os.File, error) { return nil, os.ErrNotExist }
+
+func (*place) hasJournal() bool { return false }
 
 func (*place) release() error { return nil }
 

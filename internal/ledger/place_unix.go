@@ -21,6 +21,17 @@ type place struct {
 
 func (p *place) database() string { return filepath.Join(p.dir, "ledger.db") }
 
+func (p *place) journal() string { return filepath.Join(p.dir, journalName) }
+
+// openJournal opens the journal or makes an empty file.
+func (p *place) openJournal() (*os.File, error) { return privateFile(p.journal()) }
+
+// hasJournal reports whether there is anything in the journal's place.
+func (p *place) hasJournal() bool {
+	fi, err := os.Lstat(p.journal())
+	return err == nil && !(fi.Mode().IsRegular() && fi.Size() == 0)
+}
+
 func (p *place) release() error { return p.lock.Close() }
 
 // claimPlace makes or checks the directory and the files in it, and takes the

@@ -42,58 +42,6 @@ func (s *lookups) prepare(db *sql.DB) error {
 	return nil
 }
 
-// Operation looks up one operation.
-func (l *Ledger) Operation(id string) (Operation, bool, error) {
-	return l.find(l.lookup.operation, l.w.stmt.operation, id, func(found []columns) error { return l.w.known.checkID(id, found) })
-}
-
-// Unresolved finds an unsafe operation with this digest that is executing, or
-// indeterminate and not resolved.
-func (l *Ledger) Unresolved(digest []byte) (Operation, bool, error) {
-	return l.find(l.lookup.unresolved, l.w.stmt.unresolved, digest, func(found []columns) error { return l.w.known.checkEqual(digest, found) })
-}
-
-// ByIdempotency finds the operation that has an idempotency key.
-func (l *Ledger) ByIdempotency(idem []byte) (Operation, bool, error) {
-	return l.find(l.lookup.keyHolder, l.w.stmt.keyHolder, idem, func(found []columns) error { return l.w.known.checkKey(idem, found) })
-}
-
-// find asks the file, beside the writer. Where the answer is not what this
-// run knows, a commit may have come between, so the writer asks again.
-func (l *Ledger) find(read, write *sql.Stmt, key any, agrees func([]columns) error) (Operation, bool, error) {
-	if err := l.settled(); err != nil {
-		return Operation{}, false, fmt.Errorf("looking up operation: %w", err)
-	}
-	found, err := scanOperations(read.Query(key))
-	if err != nil {
-		return Operation{}, false, fmt.Errorf("looking up operation: %w", explain(err))
-	}
-	if agrees(found) != nil {
-		err = l.w.do(context.Background(), func(b *batch) error {
-			found = b.read(write, key)
-			err := agrees(found)
-			b.agreed(err)
-			return err
-		})
-		if err != nil {
-			return Operation{}, false, fmt.Errorf("looking up operation: %w", err)
-		}
-	}
-	if len(found) == 0 {
-		return Operation{}, false, nil
-	}
-	return found[0].operation(), true, nil
-}
-
-// settled brings handed-over outcomes to disk before a lookup, so that nobody
-// who was told an outcome reads 'executing' afterwards.
-func (l *Ledger) settled() error {
-	if l.w.outcomes.Load() == 0 {
-		return nil
-	}
-	return l.w.do(context.Background(), func(*batch) error { return nil })
-}
-
 // rowsAtOnce bounds a read transaction: a slow reader must not keep the
 // write-ahead log from being folded, nor many big rows fill the memory.
 const rowsAtOnce = 64
@@ -101,7 +49,9 @@ const rowsAtOnce = 64
 // Rows calls fn for each row from number from on, oldest first, until fn
 // fails or the rows that were there at the call are done.
 func (l *Ledger) Rows(ctx context.Context, o *Opener, from int64, fn func(Row) error) error {
-	if err := l.w.do(ctx, func(*batch) error { return nil }); err != nil { // what was handed over comes first
+	// What was handed over comes first. Where nothing can be written the rows
+	// that there are can be read all the same.
+	if err := l.w.flush(ctx); errors.Is(err, errClosed) || ctx.Err() != nil {
 		return fmt.Errorf("reading rows: %w", err)
 	}
 	last := l.entries.Load()
@@ -138,7 +88,24 @@ type sealedRow struct {
 }
 
 func (l *Ledger) sealedRows(ctx context.Context, from int64) ([]sealedRow, error) {
+	if list := l.w.pendingRows(from); len(list) > 0 {
+		return list, nil
+	}
 	return scanSealed(l.lookup.rows.QueryContext(ctx, from, rowsAtOnce))
+}
+
+// pendingRows are rows from number from on, if the database does not have it.
+func (w *writer) pendingRows(from int64) []sealedRow {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.pending) == 0 || from < w.pending[0].n {
+		return nil
+	}
+	var list []sealedRow
+	for i := from - w.pending[0].n; i < int64(len(w.pending)) && len(list) < rowsAtOnce; i++ {
+		list = append(list, w.pending[i].sealedRow)
+	}
+	return list
 }
 
 func scanSealed(rows *sql.Rows, err error) ([]sealedRow, error) {

@@ -1,47 +1,68 @@
 package ledger
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"time"
 
 	"github.com/yett-broker/yett/internal/action"
 )
 
 const codeRestarted = "broker_restarted"
 
-// recover settles what the last instance left, with the writer, the rows and
-// the state machine that every other change goes through, and in one
-// transaction: a crash in it leaves everything to the next start.
+// recover settles what the last instance left, with the rows and the state
+// machine that every other change goes through, and takes the journal into
+// use, in one transaction: a crash in it leaves everything to the next start.
 func (l *Ledger) recover() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	var indeterminate, denied int
-	err := l.w.do(ctx, func(b *batch) error {
-		e := b.w.epoch
-		b.exec(b.w.stmt.insertEpoch, e.id, e.recipient, e.enc, e.sealed)
-		for _, op := range b.w.known.left() {
-			kind, to := "recovered", action.Indeterminate
-			if op.state == string(action.Queued) {
-				kind, to = "denied", action.Denied
-				denied++
-			} else {
-				indeterminate++
-			}
-			outcome, _ := json.Marshal(map[string]string{"state": string(to), "code": codeRestarted})
-			plain := l.encodeAnyway(Row{Kind: kind, SessionID: op.session, OperationID: op.id, Outcome: outcome})
-			if err := b.settleTelling(op.id, action.State(op.state), to, codeRestarted, plain, true); err != nil {
-				if b.err == nil { // never a part of it
-					b.err = err
-				}
-				return nil
-			}
+	w := l.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, told := range w.found {
+		plain := l.encodeAnyway(told)
+		if err := w.runLocked(&job{run: func(b *batch) error { b.append(plain); return nil }}); err != nil {
+			return err
 		}
-		return nil
+	}
+	for _, op := range w.known.left() {
+		kind, to := "recovered", action.Indeterminate
+		if op.state == string(action.Queued) {
+			kind, to = "denied", action.Denied
+			l.recoveredDenied++
+		} else {
+			l.recoveredIndeterminate++
+		}
+		outcome, _ := json.Marshal(map[string]string{"state": string(to), "code": codeRestarted})
+		plain := l.encodeAnyway(Row{Kind: kind, SessionID: op.session, OperationID: op.id, Outcome: outcome})
+		err := w.runLocked(&job{run: func(b *batch) error {
+			return b.settleTelling(op.id, action.State(op.state), to, codeRestarted, plain, true)
+		}})
+		if err != nil {
+			return err
+		}
+	}
+	g := w.gathering
+	w.gathering, w.leading = newGroup(), true
+	next := w.next
+	w.mu.Unlock()
+	err := w.drain.around(g.rows, func(t *transaction) {
+		e, s := w.epoch, &t.d.stmt
+		t.exec(s.insertEpoch, e.id, e.recipient, e.enc, e.sealed)
+		t.exec(s.useJournal, w.journal.identity, int64(w.journal.generation), next, 1)
 	})
-	l.recoveredIndeterminate, l.recoveredDenied = indeterminate, denied
-	return err
+	w.mu.Lock()
+	w.leading = false
+	if err != nil {
+		return unavailable(err)
+	}
+	w.publishLocked(g)
+	return nil
+}
+
+// leaveJournal says that the next start needs no journal.
+func (w *writer) leaveJournal() error {
+	next := w.next // nobody changes it any more
+	return w.drain.around(nil, func(t *transaction) {
+		t.exec(t.d.stmt.useJournal, w.journal.identity, int64(w.journal.generation), next, 0)
+	})
 }
 
 // undone takes a change of recovery back. Any other change is an error.

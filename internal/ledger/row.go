@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -44,16 +45,27 @@ type change struct {
 	Is  []byte `json:"is"`
 }
 
-// join puts the effect into the object that encode made.
-func (e effect) join(plain []byte) ([]byte, error) {
-	more, err := json.Marshal(e)
-	if err != nil {
-		return nil, fmt.Errorf("encoding effect: %w", err)
-	}
+// joinEffect puts the effect of a row into the object that encode made.
+func joinEffect(plain []byte, changes []transition, table []byte) []byte {
 	open := bytes.TrimSuffix(plain, []byte("}\n"))
-	whole := make([]byte, 0, len(open)+len(more)+1)
-	whole = append(append(whole, open...), ',')
-	return append(whole, more[1:]...), nil
+	b := make([]byte, 0, len(open)+128+len(changes)*600)
+	b = append(b, open...)
+	for i, c := range changes {
+		if i == 0 {
+			b = append(b, `,"operations":[{`...)
+		} else {
+			b = append(b, `},{`...)
+		}
+		if c.tellWas {
+			b = append(base64.StdEncoding.AppendEncode(append(b, `"was":"`...), c.was.encode()), `",`...)
+		}
+		b = append(base64.StdEncoding.AppendEncode(append(b, `"is":"`...), c.is.encode()), '"')
+	}
+	if len(changes) > 0 {
+		b = append(b, `}]`...)
+	}
+	b = append(b, `,"operations_hash":"`...)
+	return append(base64.StdEncoding.AppendEncode(b, table), `"}`...)
 }
 
 // encode makes the plaintext of r. It runs in the caller's goroutine, so that
@@ -102,7 +114,7 @@ func capped(s string) string {
 	return s
 }
 
-// decode is the inverse of encode and join.
+// decode is the inverse of encode and joinEffect.
 func decode(n int64, plain []byte) (Row, effect, error) {
 	var p struct {
 		plainRow

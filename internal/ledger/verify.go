@@ -22,8 +22,8 @@ type Report struct {
 	Problems   []string `json:"problems"`
 }
 
-// Verify checks the ledger in dir: SQLite's structure, the schema, the
-// numbering, every leaf hash, and that each operation is in a possible state
+// Verify checks the ledger in dir, the database and what the journal has beyond
+// it: SQLite's structure, the schema, the numbering, every leaf hash, and that each operation is in a possible state
 // and names rows that exist. With o it opens every row and compares every
 // column of every operation with the last row that tells of it, and what each
 // run found with what the one before left. It only reads, beside a running
@@ -33,7 +33,7 @@ type Report struct {
 func Verify(ctx context.Context, dir string, o *Opener, progress func(done, total int64)) (Report, error) {
 	var v *verifier
 	err := snapshot(ctx, dir, func(tx *sql.Tx) error {
-		v = &verifier{tx: tx, keys: keyring{opener: o}, progress: progress}
+		v = &verifier{dir: dir, tx: tx, keys: keyring{opener: o}, progress: progress}
 		v.report.Problems = []string{}
 		return v.run(ctx)
 	})
@@ -44,11 +44,16 @@ func Verify(ctx context.Context, dir string, o *Opener, progress func(done, tota
 }
 
 type verifier struct {
+	dir      string
 	tx       *sql.Tx
 	keys     keyring
 	progress func(done, total int64)
 	report   Report
 	more     int // problems beyond the bound
+
+	head   int64              // the newest row of the database
+	beyond []loggedRow        // rows that the journal has and the database has not
+	over   map[string]columns // operations as those rows leave them
 
 	operation *sql.Stmt
 	tree      tree
@@ -66,10 +71,16 @@ func (v *verifier) problem(format string, args ...any) {
 }
 
 func (v *verifier) run(ctx context.Context) error {
-	if err := checkVersion(ctx, v.tx); err != nil {
+	// The journal is read before the database: rows go from there to here.
+	before, _, err := findJournal(ctx, v.dir)
+	if err != nil {
 		return err
 	}
-	if err := v.checkAll(ctx); err != nil {
+	version, err := checkVersion(ctx, v.tx)
+	if err != nil {
+		return err
+	}
+	if err := v.checkAll(ctx, version, before); err != nil {
 		if c := sqliteCode(err); c != sqlite3.SQLITE_CORRUPT && c != sqlite3.SQLITE_NOTADB {
 			return err
 		}
@@ -84,8 +95,8 @@ func (v *verifier) run(ctx context.Context) error {
 	return nil
 }
 
-func (v *verifier) checkAll(ctx context.Context) error {
-	if err := checkSchema(ctx, v.tx); err != nil {
+func (v *verifier) checkAll(ctx context.Context, version int, before *journalContent) error {
+	if err := checkSchema(ctx, v.tx, version); err != nil {
 		if sqliteCode(err) != 0 {
 			return err
 		}
@@ -97,6 +108,11 @@ func (v *verifier) checkAll(ctx context.Context) error {
 	}
 	if v.keys.epoch, err = v.tx.PrepareContext(ctx, selectEpoch); err != nil {
 		return err
+	}
+	if version >= 2 {
+		if err := v.checkJournal(ctx, before); err != nil {
+			return err
+		}
 	}
 	for _, check := range []func(context.Context) error{v.checkPages, v.checkEpochs, v.checkRows, v.checkOperations, v.checkRuns} {
 		if err := check(ctx); err != nil {
@@ -156,6 +172,12 @@ func (v *verifier) checkRows(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		last := len(list) == 0
+		if last {
+			if list, err = v.storedBeyond(ctx); err != nil {
+				return err
+			}
+		}
 		for _, s := range list {
 			after = s.n
 			if s.n != expected {
@@ -171,9 +193,9 @@ func (v *verifier) checkRows(ctx context.Context) error {
 			}
 		}
 		if v.progress != nil {
-			v.progress(v.tree.size, max(total, v.tree.size))
+			v.progress(v.tree.size, max(total+int64(len(v.beyond)), v.tree.size))
 		}
-		if len(list) == 0 {
+		if last {
 			return nil
 		}
 	}

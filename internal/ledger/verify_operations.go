@@ -41,14 +41,21 @@ func (v *verifier) eachOperation(ctx context.Context, fn func(storedOperation) e
 		return err
 	}
 	defer next.Close()
-	after := ""
+	after, seen := "", map[string]bool{}
 	for {
 		list, err := scanStoredOperations(next.QueryContext(ctx, after, rowsAtOnce))
-		if err != nil || len(list) == 0 {
+		if err != nil {
 			return err
+		}
+		if len(list) == 0 {
+			return v.eachBeyond(seen, fn)
 		}
 		for _, o := range list {
 			after = o.id
+			if is, ok := v.over[o.id]; ok {
+				seen[o.id] = true
+				o = v.storedOver(is, o.hasIntent)
+			}
 			if err := fn(o); err != nil {
 				return err
 			}
@@ -104,7 +111,13 @@ func (c *columns) newest() int64 { return max(c.lastRow, c.resolved) }
 
 // checkTold compares an operation as row n left it with what the file has.
 func (v *verifier) checkTold(ctx context.Context, n int64, told columns) error {
-	found, err := scanOperations(v.operation.QueryContext(ctx, told.id))
+	var found []columns
+	var err error
+	if is, ok := v.over[told.id]; ok {
+		found = []columns{is}
+	} else {
+		found, err = scanOperations(v.operation.QueryContext(ctx, told.id))
+	}
 	switch {
 	case err != nil:
 		return err
@@ -124,7 +137,12 @@ func (v *verifier) checkTold(ctx context.Context, n int64, told columns) error {
 // nameUntold reports an operation whose last row does not tell of it.
 func (v *verifier) nameUntold(ctx context.Context, o storedOperation) error {
 	s := sealedRow{n: o.newest()}
-	err := v.tx.QueryRowContext(ctx, "SELECT epoch, sealed FROM rows WHERE n=?", s.n).Scan(&s.epoch, &s.sealed)
+	var err error
+	if i := s.n - v.head - 1; i >= 0 && i < int64(len(v.beyond)) {
+		s = v.beyond[i].sealedRow
+	} else {
+		err = v.tx.QueryRowContext(ctx, "SELECT epoch, sealed FROM rows WHERE n=?", s.n).Scan(&s.epoch, &s.sealed)
+	}
 	if err == sql.ErrNoRows {
 		return nil // reported already
 	} else if err != nil {
@@ -148,13 +166,17 @@ func (v *verifier) checkRuns(ctx context.Context) error {
 	if v.keys.opener == nil {
 		return nil
 	}
-	w := walk{keys: v.keys, table: v.table}
-	if err := v.tx.QueryRowContext(ctx, "SELECT coalesce(max(n), 0) FROM rows").Scan(&w.last); err != nil {
+	back, err := v.tx.PrepareContext(ctx, selectRowsBack)
+	if err != nil {
 		return err
 	}
-	var err error
-	if w.rows, err = v.tx.PrepareContext(ctx, selectRowsBack); err != nil {
-		return err
+	defer back.Close()
+	w := walk{keys: v.keys, table: v.table, last: v.head + int64(len(v.beyond))}
+	w.rows = func(ctx context.Context, last int64) ([]sealedRow, error) {
+		if i := last - v.head; i > 0 {
+			return []sealedRow{v.beyond[i-1].sealedRow}, nil
+		}
+		return scanSealed(back.QueryContext(ctx, last, rowsAtOnce))
 	}
 	if err := w.back(ctx); err != nil {
 		if sqliteCode(err) != 0 || ctx.Err() != nil {

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"sync"
@@ -11,35 +10,27 @@ import (
 )
 
 const (
-	// soonDelay is how long a commit that nobody waits for is put off, so
-	// that it shares a sync. With the commit itself it stays under 10 ms.
+	// soonDelay is how long a group that nobody waits for is put off, so that
+	// it shares a sync. With the sync itself it stays under 10 ms.
 	soonDelay = 5 * time.Millisecond
 	// retryDelay is the time between two tries to write what is kept.
 	retryDelay = time.Second
-	// maxBatch bounds one transaction, maxWaiting the queue before it, and
-	// maxKept the rows held after a failed commit.
-	maxBatch   = 512
+	// maxWaiting bounds the rows of a group that is gathered while another
+	// one is written, and maxKept the rows held after a failed one.
 	maxWaiting = 1 << 14
 	maxKept    = 1 << 12
 )
 
 var errClosed = fmt.Errorf("%w: it is closed", ErrUnavailable)
 
-// job is one piece of work for the writer. run is called inside the
-// transaction and must refuse, if it does, before its first statement that
-// changes something.
+// job is one piece of work for the writer. run must refuse, if it does,
+// before its first change.
 type job struct {
 	run     func(*batch) error
 	done    chan error // one result; nil when nobody listens any more
-	urgent  bool       // somebody waits: commit now
-	keep    bool       // it has happened: try again after a failed commit
+	keep    bool       // it has happened: try again after a failed write
 	outcome bool       // lookups must see it
-	claimed atomic.Bool
 }
-
-// claim decides the race between the writer taking the job and the caller
-// withdrawing it.
-func (j *job) claim() bool { return j.claimed.CompareAndSwap(false, true) }
 
 func (j *job) finish(err error) {
 	if j.done != nil {
@@ -48,161 +39,442 @@ func (j *job) finish(err error) {
 	}
 }
 
-// writer owns the one connection that writes. Everything that is queued while
-// a commit is under way goes into the next one, so callers share syncs.
-type writer struct {
-	l    *Ledger
-	wake chan struct{}
+// group is what one sync makes durable. Its rows have their effect on what
+// this run knows from the moment that they are in it; who asked for them is
+// told when they are durable.
+type group struct {
+	rows  []loggedRow
+	bytes int // of the records
+	jobs  []*job
+	since time.Time // when the first row came
+	late  int64     // rows that had to be dropped before, which this group tells of
 
-	mu       sync.Mutex
-	waiting  []*job
-	firstAt  time.Time // when the oldest waiting job came
-	urgent   bool
-	closed   bool
-	lost     int64 // rows that had to be dropped while nothing could be written
-	sick     error
-	doubt    error        // the operations in the file are not to be relied on
-	outcomes atomic.Int64 // outcomes that no commit has decided yet
-	stopped  chan struct{}
-
-	// owned by loop
-	conn    *sql.Conn
-	stmt    statements
-	epoch   *epoch
-	known   *known // its checks may be called by anyone
-	next    int64  // number of the next row
-	kept    []*job
-	retryAt time.Time
-	lastTry bool
-	commits atomic.Int64 // read by anyone
+	urgent bool          // somebody waits
+	lead   chan struct{} // wakes one of those who wait, to write the group
+	done   chan struct{} // closed with err set
+	err    error
 }
 
 func newWriter(l *Ledger, to *recipient) (*writer, error) {
-	w := &writer{l: l, wake: make(chan struct{}, 1), stopped: make(chan struct{})}
+	w := &writer{l: l, gathering: newGroup(), undrained: map[string]undrained{}}
+	w.idle.L = &w.mu
+	w.soon = time.AfterFunc(time.Hour, w.overdue)
+	d := &w.drain
+	d.w, d.kick, d.quit, d.done = w, make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
 	ctx, cancel := context.WithTimeout(context.Background(), 4*busyMillis*time.Millisecond)
 	defer cancel()
 	var err error
-	if w.conn, err = l.writeDB.Conn(ctx); err != nil {
+	if d.conn, err = l.writeDB.Conn(ctx); err != nil {
 		return nil, explain(err)
 	}
-	fail := func(err error) (*writer, error) {
-		return nil, errors.Join(explain(err), w.stmt.close(), w.conn.Close())
+	if err = w.start(ctx, to); err != nil {
+		return nil, errors.Join(explain(err), w.close())
 	}
-	if err := w.stmt.prepare(ctx, w.conn); err != nil {
-		return fail(err)
-	}
-	var lastRow, lastEpoch int64
-	if err := w.conn.QueryRowContext(ctx, "SELECT coalesce(max(n), 0) FROM rows").Scan(&lastRow); err != nil {
-		return fail(err)
-	}
-	if err := w.conn.QueryRowContext(ctx, "SELECT coalesce(max(id), 0) FROM epochs").Scan(&lastEpoch); err != nil {
-		return fail(err)
-	}
-	if w.known, err = readKnown(ctx, w.conn); err != nil {
-		return fail(err)
-	}
-	if w.epoch, err = newEpoch(lastEpoch+1, to); err != nil {
-		return fail(err)
-	}
-	w.next = lastRow + 1
-	l.entries.Store(lastRow)
 	return w, nil
 }
 
-// do runs work in the next transaction and returns after its sync. When ctx
-// ends first the work is withdrawn; once the writer has taken it, the result
-// is awaited, since the caller has to know it.
+// start reads what earlier runs left, once the journal is in the database.
+func (w *writer) start(ctx context.Context, to *recipient) error {
+	d := &w.drain
+	if err := d.stmt.prepare(ctx, d.conn); err != nil {
+		return err
+	}
+	var err error
+	if w.found, err = w.takeJournal(ctx); err != nil {
+		return err
+	}
+	var lastRow, lastEpoch int64
+	if err := d.conn.QueryRowContext(ctx, "SELECT coalesce(max(n), 0) FROM rows").Scan(&lastRow); err != nil {
+		return err
+	}
+	if err := d.conn.QueryRowContext(ctx, "SELECT coalesce(max(id), 0) FROM epochs").Scan(&lastEpoch); err != nil {
+		return err
+	}
+	if w.known, err = readKnown(ctx, d.conn); err != nil {
+		return err
+	}
+	if w.epoch, err = newEpoch(lastEpoch+1, to); err != nil {
+		return err
+	}
+	if err := d.stmt.version.QueryRow().Scan(&d.version); err != nil {
+		return err
+	}
+	w.next = lastRow + 1
+	d.through.Store(lastRow)
+	w.l.entries.Store(lastRow)
+	return w.watch.open(w.l.readDB)
+}
+
+// close lets go of everything; the drain does not run any more.
+func (w *writer) close() error {
+	w.watch.close()
+	return errors.Join(w.journal.close(), w.drain.stmt.close(), w.drain.conn.Close())
+}
+
+func newGroup() *group { return &group{lead: make(chan struct{}, 1), done: make(chan struct{})} }
+
+// writer gives rows their numbers and groups them. Whoever waits for a group
+// writes it, if nobody else writes: a single caller meets no other goroutine.
+type writer struct {
+	l     *Ledger
+	epoch *epoch
+	drain drain
+	watch watch
+
+	found []Row // what the start tells of the journal
+
+	// owned by whoever leads
+	journal *journal
+
+	mu        sync.Mutex
+	known     *known // its checks may be called by anyone
+	next      int64  // number of the next row
+	gathering *group
+	leading   bool                 // somebody writes a group
+	idle      sync.Cond            // somebody stopped leading
+	pending   []loggedRow          // durable, not in the database
+	undrained map[string]undrained // operations that the database does not have so
+	soon      *time.Timer          // writes a group that nobody waits for, or tries again
+	armed     bool
+	closed    bool
+	kept      []*job
+	lost      int64 // rows that had to be dropped while nothing could be written
+	sick      error // nothing can be written
+	stuck     error // the database does not follow the journal
+	retryAt   time.Time
+	doubt     error // the operations in the file are not to be relied on
+
+	generation atomic.Uint64 // of the journal
+	commits    atomic.Int64
+}
+
+// undrained is an operation as row n left it.
+type undrained struct {
+	columns
+	n int64
+}
+
+// do runs work and returns when its rows are durable. A refusal is returned
+// at once. Once there are rows the result is awaited, whatever ctx does: the
+// caller has to know it.
 func (w *writer) do(ctx context.Context, run func(*batch) error) error {
 	if err := ctx.Err(); err != nil {
-		return notTaken(err)
+		return fmt.Errorf("%w in time, and nothing was: %w", ErrUnavailable, err)
 	}
-	j := &job{run: run, done: make(chan error, 1), urgent: true}
-	done := j.done
-	if err := w.add(j); err != nil {
+	w.mu.Lock()
+	g, err := w.enterLocked(&job{run: run})
+	if err != nil {
+		w.mu.Unlock()
 		return err
 	}
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		if j.claim() {
-			return notTaken(ctx.Err())
-		}
-		return <-done
+	return w.awaitLocked(g)
+}
+
+// flush returns when everything that was handed over is durable. While
+// nothing can be written it is the next try.
+func (w *writer) flush(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%w in time: %w", ErrUnavailable, err)
 	}
+	w.mu.Lock()
+	if w.closed {
+		w.mu.Unlock()
+		return errClosed
+	}
+	w.enterKeptLocked()
+	return w.awaitLocked(w.gathering)
 }
 
-func notTaken(cause error) error {
-	return fmt.Errorf("%w in time, and nothing was: %w", ErrUnavailable, cause)
-}
-
-// soon hands over work that has no waiting caller.
-func (w *writer) soon(run func(*batch) error) {
-	_ = w.add(&job{run: run, keep: true}) // add counts what it cannot take
+// handOver takes work that has no waiting caller.
+func (w *writer) handOver(j *job) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.sick != nil && !w.closed && time.Now().Before(w.retryAt) {
+		err := w.sick
+		w.keepLocked([]*job{j})
+		j.finish(err)
+		return nil
+	}
+	g, err := w.enterLocked(j)
+	if err != nil {
+		return err
+	}
+	if len(g.rows) == 0 {
+		j.finish(nil)
+		return nil
+	}
+	w.armLocked(soonDelay)
+	return nil
 }
 
 // settle hands over the end of an operation.
 func (w *writer) settle(run func(*batch) error) <-chan error {
 	done := make(chan error, 1)
-	w.outcomes.Add(1)
-	if err := w.add(&job{run: run, done: done, keep: true, outcome: true}); err != nil {
-		w.outcomes.Add(-1)
+	if err := w.handOver(&job{run: run, done: done, keep: true, outcome: true}); err != nil {
 		done <- err
 	}
 	return done
 }
 
-func (w *writer) add(j *job) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// enterLocked runs a job in the group that is gathered, after what an earlier
+// failure left.
+func (w *writer) enterLocked(j *job) (*group, error) {
 	if w.closed {
-		return errClosed
+		return nil, errClosed
 	}
 	// An outcome is always taken: there are no more of them than intents.
-	if len(w.waiting) >= maxWaiting && !j.outcome {
+	if len(w.gathering.rows) >= maxWaiting && !j.outcome {
+		err := fmt.Errorf("%w: too many rows wait", ErrUnavailable)
 		if j.keep {
 			w.lost++
-			w.sick = fmt.Errorf("%w: too many rows wait", ErrUnavailable)
+			w.sick = err
 		}
-		return fmt.Errorf("%w: too many rows wait", ErrUnavailable)
+		return nil, err
 	}
-	if len(w.waiting) == 0 {
-		w.firstAt = time.Now()
+	w.enterKeptLocked()
+	return w.gathering, w.runLocked(j)
+}
+
+func (w *writer) enterKeptLocked() {
+	if len(w.kept) == 0 && w.lost == 0 {
+		return
 	}
-	w.waiting = append(w.waiting, j)
-	w.urgent = w.urgent || j.urgent
-	if w.urgent || len(w.waiting) == 1 {
-		w.ring()
+	kept, lost := w.kept, w.lost
+	w.kept, w.lost = nil, 0
+	w.gathering.late += lost
+	for _, j := range kept {
+		_ = w.runLocked(j) // who waited was told when it failed first
+	}
+	b := batch{w: w, now: w.l.now()}
+	b.append(w.resumed(len(kept), lost))
+}
+
+func (w *writer) runLocked(j *job) error {
+	b := batch{w: w, now: w.l.now()}
+	before := len(w.gathering.rows)
+	if err := j.run(&b); err != nil {
+		return err
+	}
+	if len(w.gathering.rows) > before {
+		w.gathering.jobs = append(w.gathering.jobs, j)
 	}
 	return nil
 }
 
-func (w *writer) ring() {
+// awaitLocked returns when g is decided; it unlocks. Where nobody writes, the
+// caller does.
+func (w *writer) awaitLocked(g *group) error {
+	g.urgent = true
+	if !w.leading {
+		w.leadLocked()
+		w.mu.Unlock()
+		return g.err
+	}
+	w.mu.Unlock()
 	select {
-	case w.wake <- struct{}{}:
-	default:
+	case <-g.done:
+	case <-g.lead:
+		w.mu.Lock()
+		if w.gathering == g && !w.leading {
+			w.leadLocked()
+		}
+		w.mu.Unlock()
+		<-g.done
+	}
+	return g.err
+}
+
+// leadLocked writes the group that was gathered. The lock is not held
+// meanwhile; the next group gathers.
+func (w *writer) leadLocked() {
+	g := w.gathering
+	if len(g.rows) == 0 && w.sick == nil { // all of it is durable
+		close(g.done)
+		w.gathering = newGroup()
+		return
+	}
+	w.gathering, w.leading = newGroup(), true
+	w.mu.Unlock()
+	err := w.write(g)
+	w.mu.Lock()
+	w.leading = false
+	if err != nil {
+		w.failLocked(g, unavailable(err))
+	} else {
+		w.publishLocked(g)
+	}
+	close(g.done)
+	w.idle.Broadcast()
+	if next := w.gathering; next.urgent {
+		next.lead <- struct{}{}
+	} else if w.sick != nil {
+		w.armLocked(time.Until(w.retryAt))
+	} else if len(next.rows) > 0 {
+		w.armLocked(soonDelay)
 	}
 }
 
-// stop writes what waits, ends the loop and reports what could not be written.
+// write makes a group durable: in the journal, or, where it fits in no
+// segment, in the database.
+func (w *writer) write(g *group) error {
+	if len(g.rows) == 0 {
+		return w.journal.probe()
+	}
+	size := groupSize(g.bytes)
+	if !w.journal.fits(size) {
+		return w.drain.around(g.rows, nil)
+	}
+	// The place of a full segment is free when the database has its rows.
+	if n := w.journal.needsFree(size); n > w.drain.through.Load() {
+		if err := w.drain.upTo(n); err != nil {
+			return err
+		}
+	}
+	if err := w.journal.write(g.rows, size); err != nil {
+		return err
+	}
+	w.generation.Store(w.journal.generation)
+	return nil
+}
+
+// publishLocked tells everybody that a group is durable.
+func (w *writer) publishLocked(g *group) {
+	if w.lost == 0 && len(w.kept) == 0 {
+		w.sick = nil
+	}
+	if len(g.rows) > 0 {
+		w.commits.Add(1)
+		last := g.rows[len(g.rows)-1].n
+		w.l.entries.Store(last)
+		if last > w.drain.through.Load() { // not if it went into the database
+			w.pending = append(w.pending, g.rows...)
+			w.drain.ring()
+		} else {
+			w.forgetDrainedLocked(g.rows)
+		}
+	}
+	for _, j := range g.jobs {
+		j.finish(nil)
+	}
+}
+
+// failLocked takes back a group, and the one that was gathered on top of it.
+// What tells of something that has happened is kept for the next try.
+func (w *writer) failLocked(g *group, err error) {
+	next := w.gathering
+	w.takeBackLocked(next)
+	w.takeBackLocked(g)
+	w.sick = err
+	w.retryAt = time.Now().Add(retryDelay)
+	w.lost += g.late + next.late
+	w.keepLocked(append(g.jobs, next.jobs...))
+	w.gathering = newGroup()
+	// Only now: whoever hears of a lost outcome finds the ledger unhealthy.
+	for _, j := range append(g.jobs, next.jobs...) {
+		j.finish(err)
+	}
+	g.err, next.err = err, err
+	if next != g {
+		close(next.done)
+	}
+	w.armLocked(retryDelay)
+}
+
+func (w *writer) keepLocked(jobs []*job) {
+	rows := 0
+	for _, j := range w.kept {
+		if !j.outcome {
+			rows++
+		}
+	}
+	for _, j := range jobs {
+		switch {
+		case j.outcome: // there are no more of them than intents
+			w.kept = append(w.kept, j)
+		case j.keep && rows < maxKept:
+			w.kept = append(w.kept, j)
+			rows++
+		case j.keep:
+			w.lost++
+		}
+	}
+}
+
+func (w *writer) takeBackLocked(g *group) {
+	for i := len(g.rows) - 1; i >= 0; i-- {
+		r := &g.rows[i]
+		for k := len(r.changes) - 1; k >= 0; k-- {
+			c := r.changes[k]
+			w.known.replace(c.is, c.was)
+			delete(w.undrained, c.is.id)
+			if c.was != nil && c.was.newest() > w.drain.through.Load() {
+				w.undrained[c.was.id] = undrained{*c.was, c.was.newest()}
+			}
+		}
+		w.next = r.n
+	}
+}
+
+// armLocked sees to it that a group that nobody waits for is written.
+func (w *writer) armLocked(after time.Duration) {
+	if !w.armed && !w.closed {
+		w.armed = true
+		w.soon.Reset(after)
+	}
+}
+
+// overdue is called by the timer.
+func (w *writer) overdue() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.armed = false
+	g := w.gathering
+	switch {
+	case w.closed || w.leading: // who leads arms it again
+	case w.sick != nil:
+		if left := time.Until(w.retryAt); left > 0 {
+			w.armLocked(left)
+			return
+		}
+		w.enterKeptLocked()
+		w.leadLocked()
+	case len(g.rows) > 0:
+		if left := soonDelay - time.Since(g.since); left > 0 {
+			w.armLocked(left)
+			return
+		}
+		w.leadLocked()
+	}
+}
+
+// stop writes what waits and reports what could not be written. After the
+// last try the next start finds intents without outcomes.
 func (w *writer) stop() error {
 	w.mu.Lock()
 	w.closed = true
-	w.ring()
+	for w.leading {
+		w.idle.Wait()
+	}
+	w.enterKeptLocked()
+	if len(w.gathering.rows) > 0 {
+		w.leadLocked()
+	}
+	err := w.sick
 	w.mu.Unlock()
-	<-w.stopped
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.sick
+	w.soon.Stop()
+	w.drain.stop()
+	return err
 }
 
 func (w *writer) healthy() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.doubt != nil {
-		return w.doubt
+	for _, err := range []error{w.doubt, w.sick, w.stuck} {
+		if err != nil {
+			return err
+		}
 	}
-	return w.sick
+	return nil
 }
 
 // doubted is nil, or why no new action may rely on the operations.
@@ -212,69 +484,61 @@ func (w *writer) doubted() error {
 	return w.doubt
 }
 
+func (w *writer) tampered() bool { return errors.Is(w.doubted(), ErrTampered) }
+
 // setDoubt keeps the first finding of a change by somebody else until the
 // broker's end; a check that could not be made is forgotten by the next one.
 func (w *writer) setDoubt(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.setDoubtLocked(err)
+}
+
+func (w *writer) setDoubtLocked(err error) {
 	if !errors.Is(w.doubt, ErrTampered) {
 		w.doubt = err
 	}
 }
 
-func (w *writer) loop() {
-	defer close(w.stopped)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		jobs, wait, end := w.take()
-		if end {
-			return
-		}
-		if wait == 0 {
-			w.commit(jobs)
-			continue
-		}
-		timer.Reset(wait)
-		select {
-		case <-w.wake:
-		case <-timer.C:
-		}
+// look notices whether somebody else has changed the database.
+func (w *writer) look() {
+	if w.watch.foreign() {
+		w.setDoubt(errForeignCommit)
 	}
 }
 
-// take returns the jobs of the next transaction, or how long to wait for
-// them. No jobs and no wait means: try what is kept.
-func (w *writer) take() (jobs []*job, wait time.Duration, end bool) {
+// undrainedRows are the oldest rows that the database does not have.
+func (w *writer) undrainedRows() ([]loggedRow, uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.waiting) == 0 {
-		return w.takeKeptLocked()
-	}
-	if !w.urgent && !w.closed {
-		if left := soonDelay - time.Since(w.firstAt); left > 0 {
-			return nil, left, false
-		}
-	}
-	n := min(len(w.waiting), maxBatch)
-	jobs = w.waiting[:n:n]
-	w.waiting = w.waiting[n:]
-	w.urgent = w.urgent && len(w.waiting) > 0
-	return jobs, 0, false
+	n := min(len(w.pending), maxDrain)
+	return w.pending[:n:n], w.generation.Load()
 }
 
-// takeKeptLocked paces the tries to write what a failed commit left. After
-// the last one, at Close, the next start finds intents without outcomes.
-func (w *writer) takeKeptLocked() (jobs []*job, wait time.Duration, end bool) {
-	pending := len(w.kept) > 0 || w.lost > 0
-	switch {
-	case w.closed && (!pending || w.lastTry):
-		return nil, 0, true
-	case w.closed:
-		w.lastTry = true
-		return nil, 0, false
-	case !pending:
-		return nil, time.Hour, false
+func (w *writer) journalGeneration() uint64 { return w.generation.Load() }
+
+// drained takes rows that the database has now off the list.
+func (w *writer) drained(rows []loggedRow, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stuck = nil
+	if err != nil {
+		w.stuck = unavailable(err)
+		return
 	}
-	return nil, max(0, time.Until(w.retryAt)), false
+	w.forgetDrainedLocked(rows)
+	clear(w.pending[:len(rows)]) // the same memory
+	if w.pending = w.pending[len(rows):]; len(w.pending) == 0 {
+		w.pending = nil
+	}
+}
+
+func (w *writer) forgetDrainedLocked(rows []loggedRow) {
+	for i := range rows {
+		for _, c := range rows[i].changes {
+			if u, ok := w.undrained[c.is.id]; ok && u.n <= rows[i].n {
+				delete(w.undrained, c.is.id)
+			}
+		}
+	}
 }

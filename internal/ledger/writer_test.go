@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -29,8 +30,9 @@ func foreign(t testing.TB, in installation) *sql.DB {
 	return db
 }
 
-// holdWriter keeps every commit waiting until release is called.
-func holdWriter(t testing.TB, in installation) (release func()) {
+// holdDatabase keeps the database from following the journal until release is
+// called.
+func holdDatabase(t testing.TB, in installation) (release func()) {
 	t.Helper()
 	db := foreign(t, in)
 	if _, err := db.Exec("BEGIN IMMEDIATE"); err != nil {
@@ -43,54 +45,115 @@ func holdWriter(t testing.TB, in installation) (release func()) {
 	})
 }
 
-// untilWaiting returns when n jobs wait behind the one that the writer has.
-func untilWaiting(t testing.TB, l *Ledger, n int) {
+// follow brings into the database what the ledger has recorded.
+func follow(t testing.TB, l *Ledger) {
+	t.Helper()
+	if err := l.w.drain.upTo(0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// faultyStore is the journal's real file with faults.
+type faultyStore struct {
+	store
+	mu      sync.Mutex
+	write   error         // instead of writing
+	short   int           // writes so much, and says so
+	sync    error         // after syncing: failed but persisted
+	entered chan struct{} // told before a sync
+	hold    chan struct{} // a sync waits for it
+	calls   []string
+}
+
+// spoil puts faults under a ledger that nobody writes to now.
+func spoil(l *Ledger) *faultyStore {
+	l.w.mu.Lock()
+	defer l.w.mu.Unlock()
+	f := &faultyStore{store: l.w.journal.file, short: -1}
+	l.w.journal.file = f
+	return f
+}
+
+// set changes the faults.
+func (f *faultyStore) set(change func(*faultyStore)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(f)
+}
+
+func (f *faultyStore) mend() {
+	f.set(func(f *faultyStore) { f.write, f.short, f.sync = nil, -1, nil })
+}
+
+func (f *faultyStore) WriteAt(p []byte, off int64) (int, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls = append(f.calls, fmt.Sprintf("write %d at %d", len(p), off))
+	if f.write != nil {
+		_, _ = f.store.WriteAt(p[:len(p)/2], off) // what ENOSPC leaves: some of it
+		return len(p) / 2, f.write
+	}
+	if f.short >= 0 {
+		return f.store.WriteAt(p[:min(f.short, len(p))], off)
+	}
+	return f.store.WriteAt(p, off)
+}
+
+func (f *faultyStore) Sync() error {
+	f.mu.Lock()
+	entered, hold := f.entered, f.hold
+	f.mu.Unlock()
+	if hold != nil {
+		select {
+		case entered <- struct{}{}:
+		default:
+		}
+		<-hold
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls = append(f.calls, "sync")
+	return errors.Join(f.store.Sync(), f.sync)
+}
+
+// occupy begins to write a row whose sync does not come back before release.
+func occupy(t *testing.T, l *Ledger) (done chan error, release func()) {
+	t.Helper()
+	f := spoil(l)
+	f.entered, f.hold = make(chan struct{}, 1), make(chan struct{})
+	done = make(chan error, 1)
+	go func() {
+		_, err := l.Append(t.Context(), row("first"))
+		done <- err
+	}()
+	select {
+	case <-f.entered:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the writer did not start")
+	}
+	return done, sync.OnceFunc(func() { close(f.hold) })
+}
+
+// untilGathered returns when n rows wait behind the group that is written.
+func untilGathered(t testing.TB, l *Ledger, n int) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
 		l.w.mu.Lock()
-		waiting := len(l.w.waiting)
+		waiting := len(l.w.gathering.rows)
 		l.w.mu.Unlock()
 		if waiting >= n {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d jobs wait, not %d", waiting, n)
+			t.Fatalf("%d rows wait, not %d", waiting, n)
 		}
 	}
-}
-
-// occupy gives the writer a job that it cannot commit yet.
-func occupy(t *testing.T, l *Ledger) (done chan error) {
-	t.Helper()
-	taken := make(chan struct{})
-	done = make(chan error, 1)
-	j := &job{urgent: true, done: done, run: func(b *batch) error {
-		plain, err := l.encode(row("first"))
-		b.append(plain)
-		return err
-	}}
-	if err := l.w.add(j); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		for !j.claimed.Load() {
-			runtime.Gosched()
-		}
-		close(taken)
-	}()
-	select {
-	case <-taken:
-	case <-time.After(10 * time.Second):
-		t.Fatal("the writer did not start")
-	}
-	return done
 }
 
 func TestGroupCommitSharesSyncs(t *testing.T) {
 	in := newInstallation(t)
 	l := in.open(t)
-	release := holdWriter(t, in)
-	first := occupy(t, l)
+	first, release := occupy(t, l)
 	before := l.Commits()
 	results := make(chan error, 100)
 	for range 100 {
@@ -99,7 +162,7 @@ func TestGroupCommitSharesSyncs(t *testing.T) {
 			results <- err
 		}()
 	}
-	untilWaiting(t, l, 100)
+	untilGathered(t, l, 100)
 	release()
 	for range 100 {
 		if err := <-results; err != nil {
@@ -119,8 +182,7 @@ func TestGroupCommitSharesSyncs(t *testing.T) {
 func TestOutcomesRideOnTheNextIntent(t *testing.T) {
 	in := newInstallation(t)
 	l := in.open(t)
-	release := holdWriter(t, in)
-	first := occupy(t, l)
+	first, release := occupy(t, l)
 	before := l.Commits()
 	for range 20 {
 		l.AppendSoon(row("soon"))
@@ -130,7 +192,7 @@ func TestOutcomesRideOnTheNextIntent(t *testing.T) {
 		_, err := l.Begin(t.Context(), newOperation(), row("intent"), nil)
 		done <- err
 	}()
-	untilWaiting(t, l, 21)
+	untilGathered(t, l, 21)
 	release()
 	if err := errors.Join(<-first, <-done); err != nil {
 		t.Fatal(err)
@@ -192,38 +254,39 @@ func TestWhoWasToldAnOutcomeReadsIt(t *testing.T) {
 	}
 }
 
-func TestForeignWriterIsAClearErrorInBoundedTime(t *testing.T) {
+// TestForeignLockIsAClearErrorInBoundedTime: a program that holds SQLite's
+// lock stops new actions once the database does not follow; what happens
+// is recorded meanwhile.
+func TestForeignLockIsAClearErrorInBoundedTime(t *testing.T) {
 	t.Parallel()
 	in := newInstallation(t)
 	l := in.open(t)
 	op := newOperation()
+	release := holdDatabase(t, in)
 	mustBegin(t, l, op)
-	release := holdWriter(t, in)
 	start := time.Now()
+	for l.Healthy() == nil {
+		if time.Since(start) > 3*busyMillis*time.Millisecond {
+			t.Fatal("nobody noticed")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 	_, err := l.Begin(t.Context(), newOperation(), row("intent"), nil)
 	if !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "another program holds a lock") {
 		t.Fatalf("got %v", err)
 	}
-	if took := time.Since(start); took > 3*busyMillis*time.Millisecond {
-		t.Fatalf("it took %v", took)
+	mustEnd(t, l, op.ID, action.Completed)
+	if got, _, err := l.Operation(op.ID); err != nil || got.State != action.Completed {
+		t.Fatalf("%+v %v", got, err)
 	}
-	if err := l.Healthy(); err != nil {
-		t.Fatalf("only an intent failed: %v", err)
-	}
-	outcome := l.End(op.ID, action.Completed, "", row("outcome"))
-	if err := <-outcome; !errors.Is(err, ErrUnavailable) {
-		t.Fatalf("got %v", err)
-	}
-	if err := l.Healthy(); !errors.Is(err, ErrUnavailable) {
-		t.Fatalf("healthy: %v", err)
+	if rows := allRows(t, l, in.opener(t)); len(rows) != 2 {
+		t.Fatalf("%d rows", len(rows))
 	}
 	release()
 	if err := l.Probe(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got, _, err := l.Operation(op.ID); err != nil || got.State != action.Completed {
-		t.Fatalf("%+v %v", got, err)
-	}
+	mustBegin(t, l, newOperation())
 }
 
 // TestKeptOutcomesAreWrittenUnasked: without any Probe the writer tries again.
@@ -233,11 +296,12 @@ func TestKeptOutcomesAreWrittenUnasked(t *testing.T) {
 	l := in.open(t)
 	op := newOperation()
 	mustBegin(t, l, op)
-	release := holdWriter(t, in)
+	f := spoil(l)
+	f.set(func(f *faultyStore) { f.write = syscall.ENOSPC })
 	if err := <-l.End(op.ID, action.Completed, "", row("outcome")); !errors.Is(err, ErrUnavailable) {
 		t.Fatalf("got %v", err)
 	}
-	release()
+	f.mend()
 	for deadline := time.Now().Add(10 * time.Second); l.Healthy() != nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal(l.Healthy())
@@ -248,33 +312,30 @@ func TestKeptOutcomesAreWrittenUnasked(t *testing.T) {
 	}
 }
 
-// TestCancelledCallerKnowsThatNothingHappened withdraws work that waits.
+// TestCancelledCallerKnowsThatNothingHappened: work of a caller that is gone
+// is not begun; what was begun is awaited, since its caller has to know it.
 func TestCancelledCallerKnowsThatNothingHappened(t *testing.T) {
 	in := newInstallation(t)
 	l := in.open(t)
-	release := holdWriter(t, in)
-	first := occupy(t, l)
+	first, release := occupy(t, l)
 	ctx, cancel := context.WithCancel(t.Context())
-	op := newOperation()
+	op, late := newOperation(), newOperation()
 	done := make(chan error, 1)
 	go func() {
 		_, err := l.Begin(ctx, op, row("intent"), nil)
 		done <- err
 	}()
-	untilWaiting(t, l, 1)
+	untilGathered(t, l, 1)
 	cancel()
-	if err := <-done; !errors.Is(err, context.Canceled) || !errors.Is(err, ErrUnavailable) {
+	if _, err := l.Begin(ctx, late, row("intent"), nil); !errors.Is(err, context.Canceled) || !errors.Is(err, ErrUnavailable) {
 		t.Fatalf("got %v", err)
 	}
 	release()
-	if err := <-first; err != nil {
+	if err := errors.Join(<-first, <-done); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := l.Append(t.Context(), row("next")); n != 2 || err != nil { // whatever waited is written by now
-		t.Fatalf("row %d, %v", n, err)
-	}
-	if _, ok, err := l.Operation(op.ID); ok || err != nil {
-		t.Fatalf("the withdrawn operation exists: %v", err)
+	if _, ok, err := l.Operation(late.ID); ok || err != nil {
+		t.Fatalf("the operation of a caller that was gone exists: %v", err)
 	}
 	if _, err := l.Append(ctx, row("late")); !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v", err)
@@ -291,8 +352,7 @@ func TestFloodIsBoundedAndTold(t *testing.T) {
 	l := in.open(t)
 	op := newOperation()
 	mustBegin(t, l, op)
-	release := holdWriter(t, in)
-	first := occupy(t, l)
+	first, release := occupy(t, l)
 	for range maxWaiting + 7 {
 		l.AppendSoon(Row{Kind: "refused"})
 	}
@@ -321,14 +381,28 @@ func TestFloodIsBoundedAndTold(t *testing.T) {
 	}
 }
 
+// TestForeignRowIsNoPredecessor: nothing goes into the database on top of a
+// row that somebody else put there, and nothing is lost.
 func TestForeignRowIsNoPredecessor(t *testing.T) {
 	in := newInstallation(t)
 	l := in.open(t)
 	if _, err := foreign(t, in).Exec("INSERT INTO rows VALUES(1, 1, x'00', x'00')"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.Append(t.Context(), row("one")); !errors.Is(err, ErrUnavailable) {
-		t.Fatalf("a fork was written: %v", err)
+	if _, err := l.Append(t.Context(), row("one")); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.w.drain.upTo(0); err == nil {
+		t.Fatal("a fork was written")
+	}
+	if _, err := l.Begin(t.Context(), newOperation(), row("intent"), nil); !errors.Is(err, ErrTampered) {
+		t.Fatalf("an action after a foreign row: %v", err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if r := mustVerify(t, in, in.opener(t)); r.OK {
+		t.Fatal("verified")
 	}
 }
 
@@ -401,7 +475,7 @@ func TestCommitsAreDurable(t *testing.T) {
 		"journal_mode": "wal", "synchronous": "2", "fullfsync": "1", "checkpoint_fullfsync": "1", "temp_store": "2",
 	} {
 		var got string
-		if err := l.w.conn.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got); err != nil || got != want {
+		if err := l.w.drain.conn.QueryRowContext(t.Context(), "PRAGMA "+pragma).Scan(&got); err != nil || got != want {
 			t.Errorf("%s is %s: %v", pragma, got, err)
 		}
 	}
