@@ -20,6 +20,7 @@ type account struct {
 	evidence action.Process
 	comm     string
 	initial  bool // pid 1 of its pid namespace
+	space    space
 }
 
 // gather reads the evidence of the process behind fd, which owns dir. An exec
@@ -40,6 +41,8 @@ func gatherOnce(fd int, dir procDir) (account, error) {
 		return account{}, err
 	}
 	before, a, readErr := read(id, dir)
+	var buf [maxSpace]byte
+	a.space = bytes.Clone(dir.space(buf[:]))
 	after, imageErr := dir.image()
 	again, idErr := identify(fd) // polls last: alive now means alive all the while
 	if err := errors.Join(readErr, imageErr, idErr); err != nil {

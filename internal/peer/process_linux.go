@@ -1,7 +1,6 @@
 package peer
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"net"
@@ -119,12 +118,7 @@ func (p *Process) read(fd int) error {
 	if err != nil {
 		return err
 	}
-	p.comm, p.initial, p.evidence = a.comm, a.initial, a.evidence
-	var buf [maxSpace]byte
-	p.space = bytes.Clone(p.dir.space(buf[:]))
-	if !alive(fd) { // a dying process has no address space
-		return ErrGone
-	}
+	p.comm, p.initial, p.space, p.evidence = a.comm, a.initial, a.space, a.evidence
 	return nil
 }
 
