@@ -217,3 +217,18 @@ func TestEverythingAtOnce(t *testing.T) {
 		t.Errorf("%d cards wait; of %d cards %d ends were told", len(q.List()), n, told.Load())
 	}
 }
+
+// What a card does not offer cannot be chosen: one action is approved once.
+func TestAnActionIsNotApprovedForATime(t *testing.T) {
+	q, clock := testQueue()
+	p := ask("a", "x")
+	p.Request = &Request{OperationID: "op_1"}
+	i := mustFile(t, q, p)
+	d := Decision{Choice: ChoiceUntil, Until: clock.Now().Add(time.Hour)}
+	if err := q.Decide(i.ID(), i.Digest, d, never(t)); !errors.Is(err, ErrChoice) || !waits(i) {
+		t.Errorf("%v, waits %v", err, waits(i))
+	}
+	if err := q.Decide(i.ID(), i.Digest, Decision{Choice: ChoiceOnce}, recorded); err != nil {
+		t.Error(err)
+	}
+}
