@@ -19,7 +19,7 @@ func init() { lifetime = 15 * time.Minute }
 // gives up before yett-mcp's longest call would have come back, and logs what
 // it saw. It takes minutes and has a build tag of its own:
 //
-//	go test -tags hosts,patience -timeout 15m -run Patience -v ./hosts
+//	go test -tags hosts,patience -timeout 15m -parallel 4 -run Patience -v ./hosts
 func TestHosts_Patience(t *testing.T) {
 	for _, h := range all {
 		t.Run(h.name, func(t *testing.T) {

@@ -4,7 +4,9 @@ package hosts
 
 import (
 	"fmt"
+	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -133,4 +135,29 @@ func wants(t *testing.T, told standin.Result, texts ...string) {
 			t.Errorf("the model was not told %q: %+v", text, told)
 		}
 	}
+}
+
+// TestHosts_LauncherKilled: Gemini CLI is a launcher and the agent. The death
+// of the launcher alone ends nothing: the agent lives on, and so does its
+// session, until a person ends it.
+func TestHosts_LauncherKilled(t *testing.T) {
+	b, _ := upstream(t)
+	gemini := all[slices.IndexFunc(all, func(h host) bool { return h.name == "gemini-cli" })]
+	r := gemini.start(t, yettMCP(b), askAccess, getInvoices)
+	card := waitCard(t, b, r)
+	seen := look(t, b, r, card)
+	if len(seen.pids) != 3 {
+		t.Fatalf("the processes are %v", seen.chain)
+	}
+	agent, err := os.FindProcess(seen.pids[seen.agent])
+	must(t, err)
+	t.Cleanup(func() { agent.Kill() })
+	must(t, syscall.Kill(seen.pids[0], syscall.SIGKILL))
+	<-r.done
+	b.Must("approve", card.ApprovalID, "--for", "10m", "--digest", card.CardDigest)
+	if s := session(t, b); s.State != "active" {
+		t.Errorf("the session is %s %s", s.State, s.EndReason)
+	}
+	b.Must("revoke", seen.session)
+	ended(t, b, seen.session, "revoked")
 }
