@@ -20,50 +20,6 @@ import (
 //go:embed testdata/cards
 var goldenCards embed.FS
 
-// cardAccess has fixed places, so that cards are the same everywhere; nothing
-// is executed.
-const cardAccess = `
-[credential.demo]
-kind = "bearer"
-origin = "https://api.demo.example"
-
-[credential.old]
-kind = "bearer"
-origin = "http://127.0.0.1:8080"
-
-[credential.deploy]
-kind = "ssh-key"
-
-[host.web1]
-address = "web1.demo.example:22"
-user = "deploy"
-key = "deploy"
-host_keys = ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ8mZCyfBvDgVVOMfyqcBBIDwVdWiqN0ZmgLbNYAjBmF"]
-
-[capability."http:demo.read"]
-credential = "demo"
-methods = ["GET", "HEAD"]
-paths = ["/v1/invoices", "/v1/invoices/**"]
-query = ["page", "per_page"]
-budget = "300/h"
-
-[capability."http:demo.pay"]
-credential = "demo"
-methods = ["POST"]
-paths = ["/v1/payments"]
-confirm = "each"
-
-[capability."http:old.status"]
-credential = "old"
-methods = ["GET"]
-paths = ["/status"]
-
-[capability."ssh:web1.restart"]
-host = "web1"
-commands = ["systemctl restart *"]
-confirm = "each"
-`
-
 // agentCopy is a program of the account that a card can name.
 func agentCopy(t testing.TB, dir, name string) string {
 	t.Helper()

@@ -6,8 +6,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	code := Main(m, installNode, serveSSH, buildStatic, startSecond)
+	code := Main(m, installNode, serveSSH, buildStatic, startSecond, prepareCards)
 	stopSSH()
 	stopSecond()
+	if err := finishCards(); err != nil {
+		code = complain(err)
+	}
 	os.Exit(code)
 }
