@@ -3,6 +3,7 @@ package peer
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -25,15 +26,21 @@ func othersDecide(fsType string) bool {
 
 // fsTypeOf says on which type of file system the file behind fd is, by its
 // mount: statfs would ask the server of a FUSE mount, which may never answer.
-// The mount is one that the process sees, for fd is its program.
+// Mounts have numbers of their own in the whole system: it is one that we see,
+// or that the process sees, for fd is its program.
 func (d procDir) fsTypeOf(fd int) (string, error) {
 	var st unix.Statx_t
 	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_MNT_ID, &st)
 	if err != nil || st.Mask&unix.STATX_MNT_ID == 0 {
 		return "", errors.Join(errors.New("its mount is not named"), err)
 	}
-	text, err := d.read("mountinfo", 4<<20)
-	if err != nil {
+	text, err := os.ReadFile("/proc/self/mountinfo")
+	if err == nil {
+		if fsType, err := parseMountinfo(string(text), st.Mnt_id); err == nil {
+			return fsType, nil
+		}
+	}
+	if text, err = d.read("mountinfo", 4<<20); err != nil {
 		return "", fmt.Errorf("asking for its mount: %w", err)
 	}
 	fsType, err := parseMountinfo(string(text), st.Mnt_id)

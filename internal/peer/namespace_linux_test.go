@@ -179,6 +179,10 @@ func TestOf_ContainerIsAWord(t *testing.T) {
 			h := startCmd(t, inNamespace(program(t), flags, path), "client")
 			h.expect("ok")
 			p := of(t, accept(t, l))
+			p.Hash(t.Context()) // on a mount that it sees, whoever else does
+			if p.Evidence().Filesystem.SHA256 != digestOf(t, program(t)) {
+				t.Errorf("%+v", p.Evidence().Filesystem)
+			}
 			if words := Words(p.Evidence()); p.PID() != h.pid() || !slices.Equal(words, []string{"container"}) {
 				t.Errorf("process %d (want %d), words %q", p.PID(), h.pid(), words)
 			}

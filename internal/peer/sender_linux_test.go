@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -184,11 +185,47 @@ func TestOfPair_NamedOrNoneRefused(t *testing.T) {
 	}
 	defer named.Close()
 	r, _ := pipe(t)
-	for _, f := range []*os.File{named, r, null(t)} {
+	ours, theirs := abstract(t)
+	for _, f := range []*os.File{named, ours, theirs, r, null(t)} {
 		if p, err := OfPair(f); !errors.Is(err, ErrNoAttribution) {
 			t.Errorf("OfPair(%s) = %v, %v, want ErrNoAttribution", f.Name(), p, err)
 		}
 	}
+}
+
+// abstract makes a connection whose name looks like none to who does not ask
+// for its length: the listener's is one NUL. One end has it, the other's peer.
+func abstract(t *testing.T) (ours, theirs *os.File) {
+	t.Helper()
+	fds := [2]int{}
+	for i := range fds {
+		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fds[i] = fd
+	}
+	address := struct {
+		family uint16
+		path   [2]byte // abstract, and its name is NUL
+	}{family: unix.AF_UNIX}
+	if _, _, errno := unix.Syscall(unix.SYS_BIND, uintptr(fds[0]), uintptr(unsafe.Pointer(&address)), unsafe.Sizeof(address)); errno != 0 {
+		t.Fatal(errno)
+	}
+	if err := unix.Listen(fds[0], 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, errno := unix.Syscall(unix.SYS_CONNECT, uintptr(fds[1]), uintptr(unsafe.Pointer(&address)), unsafe.Sizeof(address)); errno != 0 {
+		t.Fatal(errno)
+	}
+	accepted, _, err := unix.Accept4(fds[0], unix.SOCK_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(fds[0])
+	ours, theirs = os.NewFile(uintptr(accepted), "accepted"), os.NewFile(uintptr(fds[1]), "dialled")
+	t.Cleanup(func() { ours.Close(); theirs.Close() })
+	return ours, theirs
 }
 
 func openDescriptors(t *testing.T) int {
