@@ -35,8 +35,19 @@ func run() int {
 	rounds := flag.Int("rounds", 7, "interleaved rounds")
 	calls := flag.Int("calls", 300, "calls of each kind in a round")
 	spawns := flag.Int("spawns", 15, "starts of each server")
+	kills := flag.Int("kills", 1000, "agents that are killed")
+	held := flag.Int("held", 5000, "idle sessions that are held")
+	lifeOnly := flag.Bool("life", false, "measure the life of sessions only")
+	part := flag.String("part", "", "play a part of a measurement")
 	serve := flag.Bool("upstream", false, "be the upstream")
 	flag.Parse()
+	if *part != "" {
+		if err := playPart(*part, flag.Args()); err != nil {
+			fmt.Fprintln(os.Stderr, *part, "of bench:", err)
+			return 1
+		}
+		return 0
+	}
 	if *serve {
 		fmt.Fprintln(os.Stderr, upstream())
 		return 1
@@ -44,7 +55,12 @@ func run() int {
 	b, err := newBench()
 	if err == nil {
 		defer b.close()
-		err = b.measure(*rounds, *calls, *spawns)
+		if !*lifeOnly {
+			err = b.measure(*rounds, *calls, *spawns)
+		}
+		if err == nil {
+			err = b.measureLife(*kills, *held)
+		}
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)

@@ -77,6 +77,7 @@ type Broker struct {
 	sessions *session.Table
 	ops      *operations
 	shares   *shares
+	doors    doors
 	proofs   backoff
 
 	stop     chan struct{}
@@ -148,7 +149,9 @@ func (b *Broker) Serve(ctx context.Context, l Acceptor, closeListener func() err
 			}
 			break
 		}
-		b.running.Go(func() { b.serveChannel(conn) })
+		if b.admit(conn) {
+			b.running.Go(func() { b.serveChannel(conn) })
+		}
 	}
 	b.requestStop()
 	<-done

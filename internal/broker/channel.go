@@ -45,8 +45,8 @@ type channel struct {
 	refs bodies
 	log  refusals
 
-	share   *share        // of its process; set before anything is read
-	room    *room         // owned by shares, as is
+	share   *share // of its process; set before anything is read
+	room    *room  // owned by shares, as is
 	arrival *list.Element
 
 	verified, claimed json.RawMessage // parts of every row of the session; set before it can be used
@@ -172,6 +172,7 @@ func (ch *channel) read() {
 			ch.readFailed(err)
 			return
 		}
+		ch.keepPace()
 		req, fail := wire.DecodeRequest(frame)
 		if passed := sender.Descriptor(); passed != nil || req.Method == wire.MethodSessionOpen {
 			if refused := ch.judgeStdio(req.Method, passed); refused != nil {
@@ -236,13 +237,13 @@ func (ch *channel) receive(req wire.Request, holds int) *wire.Error {
 	if fail != nil {
 		return fail
 	}
-	if !ch.share.hold(holds) {
-		return wire.NewError(wire.CodeBusy)
-	}
 	select {
 	case ch.slot <- struct{}{}:
 	default:
-		ch.share.release(holds)
+		return wire.NewError(wire.CodeBusy)
+	}
+	if !ch.awaitRoom(holds) {
+		<-ch.slot
 		return wire.NewError(wire.CodeBusy)
 	}
 	go func() {

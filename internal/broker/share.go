@@ -56,7 +56,8 @@ type share struct {
 	owner           string
 	denied, refused refusals
 
-	channels, held int // under all.mu
+	channels, held int // under all.mu, as is
+	heard          bucket
 }
 
 func newShares() *shares {
@@ -137,15 +138,8 @@ func (a *shares) removeLocked(ch *channel) {
 // matters reports whether the channel holds what a person gave or is asked for,
 // or work that was begun.
 func (ch *channel) matters() bool {
-	if len(ch.slot) > 0 {
-		return true
-	}
 	s := ch.id.Session()
-	if s == nil {
-		return ch.mayRead() // somebody has given a proof here
-	}
-	st := s.Status()
-	return st.State == session.Pending || st.State != session.Ended && len(st.Capabilities) > 0
+	return len(ch.slot) > 0 || s != nil && s.State() == session.Pending || ch.trusted()
 }
 
 // hold counts n bytes until release. It reports false where they are too many.
@@ -158,6 +152,30 @@ func (s *share) hold(n int) bool {
 	s.held += n
 	s.all.held += n
 	return true
+}
+
+// awaitRoom holds n bytes for the channel once there is room for them. The
+// reader waits: what more is sent stays in the sender's own socket.
+func (ch *channel) awaitRoom(n int) bool {
+	if ch.share.hold(n) {
+		return true
+	}
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	limit := time.NewTimer(writeTime)
+	defer limit.Stop()
+	for {
+		select {
+		case <-again.C:
+			if ch.share.hold(n) {
+				return true
+			}
+		case <-limit.C:
+			return false
+		case <-ch.closed:
+			return false
+		}
+	}
 }
 
 func (s *share) release(n int) {

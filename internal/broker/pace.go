@@ -1,0 +1,121 @@
+package broker
+
+import (
+	"net"
+	"sync"
+	"time"
+
+	"github.com/yett-broker/yett/internal/peer"
+	"github.com/yett-broker/yett/internal/session"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+// How fast a process may take the broker's time while no person has given it
+// anything: enough to list, ask and wait, too little to slow the others. What
+// was granted, and a proof, lift it for their channel.
+var (
+	messagePace = pace{each: 5 * time.Millisecond, ahead: 400}
+	connectPace = pace{each: 20 * time.Millisecond, ahead: 200}
+)
+
+// keptDoors bounds the processes whose connections are counted by number.
+const keptDoors = 4096
+
+// pace is one thing each so often, and so many ahead of time.
+type pace struct {
+	each  time.Duration
+	ahead int
+}
+
+// bucket counts against a pace. Its zero value is full.
+type bucket struct {
+	next time.Duration // when the next one is due, since boot
+}
+
+// take counts one more and returns how long it has to wait.
+func (k *bucket) take(p pace, now time.Duration) time.Duration {
+	k.next = max(k.next, now-time.Duration(p.ahead)*p.each) + p.each
+	return max(k.next-now, 0)
+}
+
+// doors counts the connections of each process before evidence of it is taken,
+// which is what a connection costs most.
+type doors struct {
+	mu    sync.Mutex
+	byPID map[int]*bucket
+}
+
+// open reports whether the process pid may connect now.
+func (d *doors) open(pid int, now time.Duration) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	k := d.byPID[pid]
+	if k == nil {
+		if d.byPID == nil {
+			d.byPID = map[int]*bucket{}
+		}
+		for other, k := range d.byPID { // those that have their whole pace again count for nothing
+			if len(d.byPID) < keptDoors {
+				break
+			}
+			if k.next <= now-time.Duration(connectPace.ahead)*connectPace.each || len(d.byPID) > 2*keptDoors {
+				delete(d.byPID, other)
+			}
+		}
+		k = &bucket{}
+		d.byPID[pid] = k
+	}
+	was := *k
+	if k.take(connectPace, now) > 0 {
+		*k = was // what is turned away does not count
+		return false
+	}
+	return true
+}
+
+// admit turns away a process that connects without end. It answers without
+// reading, and does not wait for the answer to be read.
+func (b *Broker) admit(conn *net.UnixConn) bool {
+	pid, err := peer.Number(conn)
+	if err != nil || b.doors.open(pid, b.Clock.SinceBoot()) {
+		return true // without a number the evidence says what is wrong
+	}
+	if out, err := (wire.Reply{Error: wire.Errorf(wire.CodeBusy, "This process connects too often.")}).Encode(); err == nil {
+		conn.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
+		conn.Write(out)
+	}
+	conn.Close()
+	return false
+}
+
+// keepPace waits until the channel's process may be heard again. The reader
+// waits, so that what a flooder sends stays in its own socket.
+func (ch *channel) keepPace() {
+	wait := ch.share.tooFast(ch.b.Clock.SinceBoot())
+	if wait == 0 || ch.trusted() {
+		return
+	}
+	limit := time.NewTimer(wait)
+	defer limit.Stop()
+	select {
+	case <-limit.C:
+	case <-ch.closed:
+	}
+}
+
+func (s *share) tooFast(now time.Duration) time.Duration {
+	s.all.mu.Lock()
+	defer s.all.mu.Unlock()
+	return s.heard.take(messagePace, now)
+}
+
+// trusted reports whether a person has given something on this channel: a proof
+// or a grant.
+func (ch *channel) trusted() bool {
+	s := ch.id.Session()
+	if s == nil {
+		return ch.mayRead()
+	}
+	st := s.Status()
+	return st.State != session.Ended && len(st.Capabilities) > 0
+}
