@@ -12,10 +12,11 @@ type batch struct {
 }
 
 // transition is one change of an operation; was is nil for a new one. tellWas
-// puts it into the row.
+// puts it into the row. form is the canonical form of is.
 type transition struct {
 	was, is *columns
 	tellWas bool
+	form    []byte
 }
 
 // number of the next row.
@@ -26,8 +27,10 @@ func (b *batch) append(plain []byte, changes ...transition) int64 {
 	w := b.w
 	n := w.next
 	w.next++
-	for _, t := range changes {
-		w.known.replace(t.was, t.is)
+	for i := range changes {
+		t := &changes[i]
+		t.form = t.is.encode()
+		w.known.replace(t.was, t.is, t.form)
 		w.undrained[t.is.id] = undrained{*t.is, n}
 	}
 	table := w.known.table.sum()

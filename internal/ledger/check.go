@@ -109,8 +109,8 @@ func (w *walk) over(ctx context.Context, s sealedRow) (end bool, err error) {
 		if err != nil {
 			return false, fmt.Errorf("row %d of a run that was never unlocked changed operation %s: %w", s.n, is.id, err)
 		}
-		w.table.remove(&is)
-		w.table.add(&was)
+		w.table.remove(is.encode())
+		w.table.add(was.encode())
 	}
 	w.last = s.n - 1
 	return false, nil

@@ -113,9 +113,7 @@ func (l layout) parseSegment(b []byte) (segmentHead, bool) {
 // journal, or at another place of this one.
 func (l layout) check(label string, head, payload []byte) (sum [sha256.Size]byte) {
 	h := sha256.New()
-	h.Write([]byte(label))
-	h.Write(l.identity)
-	h.Write(head)
+	h.Write(append(append(append(make([]byte, 0, 128), label...), l.identity...), head...))
 	h.Write(payload)
 	h.Sum(sum[:0])
 	return sum
@@ -131,7 +129,7 @@ type loggedRow struct {
 func (r *loggedRow) size() int {
 	n := recordFixed + len(r.sealed) + operationAt
 	for _, c := range r.changes {
-		n += 4 + c.is.size()
+		n += 4 + len(c.form)
 	}
 	return n
 }
@@ -143,8 +141,8 @@ func (r *loggedRow) appendTo(b []byte) []byte {
 	b = append(b, r.sealed...)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(r.changes)))
 	for _, c := range r.changes {
-		b = binary.BigEndian.AppendUint32(b, uint32(c.is.size()))
-		b = c.is.appendTo(b)
+		b = binary.BigEndian.AppendUint32(b, uint32(len(c.form)))
+		b = append(b, c.form...)
 	}
 	return b
 }
@@ -232,7 +230,7 @@ func parseRecord(b []byte) (r loggedRow, rest []byte, ok bool) {
 		if err != nil {
 			return r, nil, false
 		}
-		r.changes = append(r.changes, transition{is: &is})
+		r.changes = append(r.changes, transition{is: &is, form: form})
 	}
 	return r, b, true
 }

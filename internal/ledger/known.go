@@ -51,7 +51,7 @@ func readKnown(ctx context.Context, q querier) (*known, error) {
 		if err := rows.Scan(c.destinations()...); err != nil {
 			return nil, err
 		}
-		k.replace(nil, &c)
+		k.replace(nil, &c, c.encode())
 	}
 	return k, rows.Err()
 }
@@ -65,16 +65,19 @@ func (k *known) mark(purpose byte, data []byte) (m mark) {
 
 func (k *known) idMark(id string) mark       { return k.mark('i', []byte(id)) }
 func (k *known) keyMark(key []byte) mark     { return k.mark('k', key) }
-func (k *known) columnsMark(c *columns) mark { return k.mark('c', c.encode()) }
+func (k *known) columnsMark(c *columns) mark { return k.formMark(c.encode()) }
+func (k *known) formMark(form []byte) mark   { return k.mark('c', form) }
 
-// replace puts an operation in the place of its former columns; either may be
-// nil. Swapping the two takes the change back.
-func (k *known) replace(was, is *columns) {
+// replace puts an operation, with its canonical form, in the place of its
+// former columns; either may be nil. Swapping the two takes the change back.
+func (k *known) replace(was, is *columns, form []byte) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if was != nil {
-		k.table.remove(was)
-		delete(k.marks, k.idMark(was.id))
+		k.table.remove(was.encode())
+		if is == nil || is.id != was.id {
+			delete(k.marks, k.idMark(was.id))
+		}
 		delete(k.open, was.id)
 		if len(was.idem) > 0 {
 			delete(k.keys, k.keyMark(was.idem))
@@ -94,8 +97,8 @@ func (k *known) replace(was, is *columns) {
 	if is == nil {
 		return
 	}
-	k.table.add(is)
-	k.marks[k.idMark(is.id)] = k.columnsMark(is)
+	k.table.add(form)
+	k.marks[k.idMark(is.id)] = k.formMark(form)
 	if is.isOpen() {
 		k.open[is.id] = *is
 	}

@@ -143,7 +143,7 @@ var ErrUnavailable = errors.New("the ledger cannot be written")
 
 // ErrTampered is wrapped by errors about operations that somebody else changed
 // in the file. The ledger then takes no new actions until it is opened again.
-var ErrTampered = errors.New("ledger.db was changed by something else than the broker")
+var ErrTampered = errors.New("the ledger was changed by something else than the broker")
 
 // errUnchecked refuses what relies on operations of earlier runs.
 var errUnchecked = fmt.Errorf("%w: the operations of earlier runs have not been checked", ErrUnavailable)

@@ -261,7 +261,7 @@ func (b *batch) settleTelling(id string, from, to action.State, code string, pla
 	}
 	is := was
 	is.state, is.code, is.lastRow = string(to), code, b.number()
-	b.append(plain, transition{&was, &is, tellWas})
+	b.append(plain, transition{was: &was, is: &is, tellWas: tellWas})
 	return nil
 }
 

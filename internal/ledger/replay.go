@@ -57,8 +57,11 @@ func plan(state journalState, head int64, content *journalContent, why string) *
 			r.problem = fmt.Sprintf(format, args...)
 		}
 	}
+	defer func() { r.aside = r.aside || r.content != nil && r.problem != "" }()
 	if content != nil && !bytes.Equal(content.identity, state.identity) {
-		r.content, r.aside, why = nil, true, "it belongs to another database"
+		r.content, r.aside = nil, true
+		say("ledger.journal belongs to another database")
+		return r
 	}
 	if r.content == nil {
 		if state.inUse {
@@ -86,7 +89,6 @@ func plan(state journalState, head int64, content *journalContent, why string) *
 			r.rows = append(r.rows, row)
 		default:
 			say("ledger.db ends with row %d, and ledger.journal goes on with row %d: an older ledger.db was put in its place", next-1, row.n)
-			r.aside = true
 			return r
 		}
 	}
@@ -247,8 +249,11 @@ func (d *drain) replay(r *replay) error {
 // there were.
 func (w *writer) prepareJournal(r *replay, file *os.File) error {
 	l, generation, segment := layout{r.state.identity, segmentSize}, r.state.generation, 1
-	if r.content != nil && !r.aside && r.content.damage == "" {
+	if r.content != nil && !r.aside {
 		l, generation, segment = r.content.layout, max(generation, r.content.generation), r.content.newest
+		if err := eraseTorn(file, r.content.torn); err != nil {
+			return err
+		}
 	} else if err := makeJournal(file, l); err != nil {
 		return err
 	} else if err := durable.SyncDir(w.l.place.dir); err != nil {
@@ -260,6 +265,18 @@ func (w *writer) prepareJournal(r *replay, file *os.File) error {
 	w.journal = newJournal(l, journalFile{file}, generation, segment)
 	w.generation.Store(generation)
 	return nil
+}
+
+// eraseTorn takes a torn end away, which lies in a file of its own by now: a
+// later start would find it before groups that are newer.
+func eraseTorn(file *os.File, t *tornEnd) error {
+	if t == nil {
+		return nil
+	}
+	if _, err := file.WriteAt(make([]byte, len(t.bytes)), t.offset); err != nil {
+		return fmt.Errorf("erasing the torn end of ledger.journal: %w", err)
+	}
+	return file.Sync()
 }
 
 // tell makes the rows that say what was found.

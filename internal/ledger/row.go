@@ -47,7 +47,7 @@ type change struct {
 
 // joinEffect puts the effect of a row into the object that encode made.
 func joinEffect(plain []byte, changes []transition, table []byte) []byte {
-	open := bytes.TrimSuffix(plain, []byte("}\n"))
+	open := plain[:len(plain)-1]
 	b := make([]byte, 0, len(open)+128+len(changes)*600)
 	b = append(b, open...)
 	for i, c := range changes {
@@ -59,7 +59,7 @@ func joinEffect(plain []byte, changes []transition, table []byte) []byte {
 		if c.tellWas {
 			b = append(base64.StdEncoding.AppendEncode(append(b, `"was":"`...), c.was.encode()), `",`...)
 		}
-		b = append(base64.StdEncoding.AppendEncode(append(b, `"is":"`...), c.is.encode()), '"')
+		b = append(base64.StdEncoding.AppendEncode(append(b, `"is":"`...), c.form), '"')
 	}
 	if len(changes) > 0 {
 		b = append(b, `}]`...)
@@ -75,18 +75,51 @@ func (l *Ledger) encode(r Row) ([]byte, error) {
 		r.At = l.now()
 	}
 	r.At = r.At.UTC().Round(0)
-	p := plainRow{r.At, r.Kind, r.SessionID, r.OperationID,
-		r.Verified, r.Claimed, r.Granted, r.Request, r.Outcome}
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(p); err != nil {
-		return nil, fmt.Errorf("encoding row %q: %w", r.Kind, err)
+	if y := r.At.Year(); y < 0 || y > 9999 {
+		return nil, fmt.Errorf("encoding row %q: no year %d", r.Kind, y)
 	}
-	if buf.Len() > maxRow {
-		return nil, fmt.Errorf("encoding row %q: %d bytes are more than a row may have (%d)", r.Kind, buf.Len(), maxRow)
+	size := 256 + len(r.Kind) + len(r.SessionID) + len(r.OperationID) +
+		len(r.Verified) + len(r.Claimed) + len(r.Granted) + len(r.Request) + len(r.Outcome)
+	b := append(make([]byte, 0, size), `{"at":"`...)
+	b = append(r.At.AppendFormat(b, time.RFC3339Nano), '"')
+	for _, m := range [...]struct{ name, value string }{
+		{`,"kind":`, r.Kind}, {`,"session_id":`, r.SessionID}, {`,"operation_id":`, r.OperationID},
+	} {
+		b = appendString(append(b, m.name...), m.value)
 	}
-	return buf.Bytes(), nil
+	for _, m := range [...]struct {
+		name string
+		part json.RawMessage
+	}{
+		{`,"verified":`, r.Verified}, {`,"claimed":`, r.Claimed}, {`,"granted":`, r.Granted},
+		{`,"request":`, r.Request}, {`,"outcome":`, r.Outcome},
+	} {
+		b = append(b, m.name...)
+		switch {
+		case m.part == nil:
+			b = append(b, "null"...)
+		case json.Valid(m.part):
+			b = append(b, m.part...)
+		default:
+			return nil, fmt.Errorf("encoding row %q: a part is no JSON", r.Kind)
+		}
+	}
+	b = append(b, '}')
+	if len(b) > maxRow {
+		return nil, fmt.Errorf("encoding row %q: %d bytes are more than a row may have (%d)", r.Kind, len(b), maxRow)
+	}
+	return b, nil
+}
+
+// appendString adds s as JSON. Ids and kinds need no escapes.
+func appendString(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {
+			quoted, _ := json.Marshal(s) // a string
+			return append(b, quoted...)
+		}
+	}
+	return append(append(append(b, '"'), s...), '"')
 }
 
 // encodeAnyway is encode for rows that must be written because what they tell

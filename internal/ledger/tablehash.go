@@ -17,11 +17,13 @@ const tableLabel = "yett ledger operation v1\n"
 // a short vector in a lattice, some 2^200 steps, or a collision of SHA-256.
 type tableHash [1024]uint16
 
-func (h *tableHash) add(c *columns)    { h.mix(c, 1) }
-func (h *tableHash) remove(c *columns) { h.mix(c, 0xffff) }
+// add and remove take an operation in its canonical form.
+func (h *tableHash) add(form []byte)    { h.mix(form, 1) }
+func (h *tableHash) remove(form []byte) { h.mix(form, 0xffff) }
 
-func (h *tableHash) mix(c *columns, times uint16) {
-	key := sha256.Sum256(append([]byte(tableLabel), c.encode()...))
+func (h *tableHash) mix(form []byte, times uint16) {
+	text := make([]byte, 0, 1024) // on the stack, for what is not longer
+	key := sha256.Sum256(append(append(text, tableLabel...), form...))
 	block, err := aes.NewCipher(key[:])
 	if err != nil {
 		panic(err) // the length of a key is right

@@ -109,6 +109,9 @@ func (v *verifier) checkAll(ctx context.Context, version int, before *journalCon
 	if v.keys.epoch, err = v.tx.PrepareContext(ctx, selectEpoch); err != nil {
 		return err
 	}
+	if err := v.tx.QueryRowContext(ctx, "SELECT coalesce(max(n), 0) FROM rows").Scan(&v.head); err != nil {
+		return err
+	}
 	if version >= 2 {
 		if err := v.checkJournal(ctx, before); err != nil {
 			return err
@@ -157,10 +160,7 @@ func (v *verifier) checkEpochs(ctx context.Context) error {
 
 // checkRows walks the rows in order, a few at a time.
 func (v *verifier) checkRows(ctx context.Context) error {
-	var total, after, epoch int64
-	if err := v.tx.QueryRowContext(ctx, "SELECT coalesce(max(n), 0) FROM rows").Scan(&total); err != nil {
-		return err
-	}
+	var after, epoch int64
 	next, err := v.tx.PrepareContext(ctx, "SELECT r.n, r.epoch, r.sealed, r.leaf, EXISTS(SELECT 1 FROM epochs e WHERE e.id=r.epoch) FROM rows r WHERE r.n>? ORDER BY r.n LIMIT ?")
 	if err != nil {
 		return err
@@ -193,7 +193,7 @@ func (v *verifier) checkRows(ctx context.Context) error {
 			}
 		}
 		if v.progress != nil {
-			v.progress(v.tree.size, max(total+int64(len(v.beyond)), v.tree.size))
+			v.progress(v.tree.size, max(v.head+int64(len(v.beyond)), v.tree.size))
 		}
 		if last {
 			return nil

@@ -68,9 +68,6 @@ func (v *verifier) checkJournal(ctx context.Context, before *journalContent) err
 	if state.problem != "" {
 		v.problem("a start found: %s", state.problem)
 	}
-	if err := v.tx.QueryRowContext(ctx, "SELECT coalesce(max(n), 0) FROM rows").Scan(&v.head); err != nil {
-		return err
-	}
 	// What is read now misses nothing that the database has.
 	now, why, err := findJournal(ctx, v.dir)
 	if err != nil {

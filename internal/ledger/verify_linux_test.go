@@ -259,7 +259,7 @@ func FuzzDecodeRow(f *testing.F) {
 		f.Fatal(err)
 	}
 	one, two := &columns{id: "one"}, &columns{id: "two", digest: []byte("d")}
-	plain = joinEffect(plain, []transition{{is: one}, {one, two, true}}, []byte("e"))
+	plain = joinEffect(plain, []transition{{is: one, form: one.encode()}, {one, two, true, two.encode()}}, []byte("e"))
 	if _, e, err := decode(7, plain); err != nil || len(e.Operations) != 2 {
 		f.Fatalf("%s: %+v %v", plain, e, err)
 	}

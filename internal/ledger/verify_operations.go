@@ -67,7 +67,7 @@ func (v *verifier) checkOperations(ctx context.Context) error {
 	total := int64(0)
 	err := v.eachOperation(ctx, func(o storedOperation) error {
 		total++
-		v.table.add(&o.columns)
+		v.table.add(o.columns.encode())
 		v.checkOperation(o)
 		return nil
 	})

@@ -405,7 +405,11 @@ func (w *writer) takeBackLocked(g *group) {
 		r := &g.rows[i]
 		for k := len(r.changes) - 1; k >= 0; k-- {
 			c := r.changes[k]
-			w.known.replace(c.is, c.was)
+			var form []byte
+			if c.was != nil {
+				form = c.was.encode()
+			}
+			w.known.replace(c.is, c.was, form)
 			delete(w.undrained, c.is.id)
 			if c.was != nil && c.was.newest() > w.drain.through.Load() {
 				w.undrained[c.was.id] = undrained{*c.was, c.was.newest()}
