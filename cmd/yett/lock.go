@@ -9,19 +9,28 @@ import (
 )
 
 func newLock(a *app) *cobra.Command {
-	return &cobra.Command{
+	pause := false
+	c := &cobra.Command{
 		Use:   "lock",
 		Short: "Close the vault and end every session, paused ones too",
-		Args:  cobra.NoArgs,
+		Long: "Closes the vault and ends every session. With --pause the sessions are paused\n" +
+			"instead, as when nobody used Yett for a while: yett unlock resumes them.",
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := a.manage(c.Context(), wire.MethodVaultLock, wire.Empty{}, nil); err != nil {
+			method, done := wire.MethodVaultLock, "Locked. Every session has ended."
+			if pause {
+				method, done = wire.MethodVaultPause, "Locked. Sessions are paused; yett unlock resumes them."
+			}
+			if err := a.manage(c.Context(), method, wire.Empty{}, nil); err != nil {
 				return err
 			}
 			if a.json {
 				return printJSON(a.stdout, map[string]any{"state": "locked"})
 			}
-			fmt.Fprintln(a.stdout, "Locked. Every session has ended.")
+			fmt.Fprintln(a.stdout, done)
 			return nil
 		},
 	}
+	c.Flags().BoolVar(&pause, "pause", false, "pause the sessions rather than end them")
+	return c
 }

@@ -130,6 +130,7 @@ func (b *Broker) perform(op *operation, began chan<- *wire.Error) {
 		b.drop(op, wire.ReasonDenied)
 		return
 	}
+	grant, _ := s.Granted(op.request.Capability)
 	if !s.Spend(op.request.Capability) {
 		_, fail := b.deny(op, wire.ReasonCapabilityNotGranted, "", wire.ActionRequest{})
 		began <- fail
@@ -146,11 +147,13 @@ func (b *Broker) perform(op *operation, began chan<- *wire.Error) {
 	began <- nil
 
 	// peer and session once more, before the step that cannot be taken back
-	out := stopped(s)
-	if fail := ch.recheck(); fail == nil && s.Work().Err() == nil {
-		// vault and executor
-		out = b.execute(open, op)
+	if fail := ch.recheck(); fail != nil || !s.Stands(op.request.Capability, grant) {
+		out := stopped(s)
+		b.settle(op, out.state, out.result, out.reason, out.row)
+		return
 	}
+	// vault and executor
+	out := b.execute(open, op)
 
 	// outcome: recorded whatever happened to the caller, then answered
 	b.settle(op, out.state, out.result, out.reason, out.row)

@@ -47,14 +47,18 @@ func notSent(why, nextStep string) outcome {
 	return outcome{state: action.Completed, result: wire.NotSent{Error: why, NextStep: nextStep}}
 }
 
-// stopped is the outcome of an action that the end or the pause of its session
-// met before anything was sent.
+// stopped is the outcome of an action that the end of its session or grant, or a
+// pause, met before anything was sent.
 func stopped(s *session.Session) outcome {
-	if s.EndReason() == "" {
+	code := wire.ReasonRevoked
+	switch s.State() {
+	case session.Paused:
 		_, next := wire.Advice(wire.CodeLocked)
 		return notSent("Yett was locked before anything was sent", next)
+	case session.Active: // the grant has ended, or the vault was locked and opened again
+		code = wire.ReasonCapabilityNotGranted
 	}
-	return outcome{state: action.Denied, reason: wire.NewReason(wire.ReasonRevoked, "Nothing was sent.")}
+	return outcome{state: action.Denied, reason: wire.NewReason(code, "Nothing was sent.")}
 }
 
 // replace is the next step when a stored value is of no use.

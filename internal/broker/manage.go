@@ -34,6 +34,9 @@ func (ch *channel) manage(method string, m wire.Managed) (any, *wire.Error) {
 		return managed(m, ch.unlock)
 	case wire.MethodVaultLock:
 		return ch.lock()
+	case wire.MethodVaultPause:
+		ch.b.Pause(PausedAsked)
+		return wire.Empty{}, nil
 	case wire.MethodSessionRevoke:
 		return managed(m, ch.revoke)
 	case wire.MethodApprovalDeny:

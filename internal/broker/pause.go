@@ -9,13 +9,14 @@ import (
 	"github.com/yett-broker/yett/internal/wire"
 )
 
-// Reasons for which Yett locks by itself.
+// Reasons for which sessions are paused.
 const (
+	PausedAsked   = "asked"   // yett lock --pause
 	PausedIdle    = "idle"    // nothing used the vault for Config.LockAfter
 	PausedSuspend = "suspend" // the machine goes to sleep
 )
 
-// Pause locks Yett by itself: the vault is closed, and sessions are paused
+// Pause locks Yett: the vault is closed, and sessions are paused
 // rather than ended. It returns when nothing more is sent and no key is held,
 // and does nothing while locked. Whoever learns that the machine is about to
 // sleep calls it with PausedSuspend, before it sleeps.
@@ -34,7 +35,7 @@ func (b *Broker) Pause(reason string) {
 			b.Ledger.AppendSoon(row)
 		}
 	}
-	b.Log.Info("locked by itself", "reason", reason, "paused", len(paused))
+	b.Log.Info("locked, sessions are paused", "reason", reason, "paused", len(paused))
 	// Locking narrows: it is done although it may not be recorded. The wait is
 	// short, since a machine that goes to sleep does not wait longer.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)

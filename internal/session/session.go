@@ -204,6 +204,16 @@ func (s *Session) Granted(capability string) (Grant, bool) {
 	return g, ok && s.state == Active && s.clock.SinceBoot() < g.end
 }
 
+// Stands reports whether an action may still begin under a grant that Granted
+// gave for its capability, although Spend has used it up meanwhile.
+func (s *Session) Stands(capability string, g Grant) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.grants[capability]
+	now := s.clock.SinceBoot()
+	return (ok || g.Once) && s.state == Active && now < g.end && now < s.end
+}
+
 // Spend uses a grant for one action. A grant for one action is gone afterwards,
 // so that of two requests that race for it only one gets it. A live session
 // that is past its end is not spendable.

@@ -16,6 +16,7 @@ const (
 	MethodVaultChallenge  = "vault.challenge"
 	MethodVaultUnlock     = "vault.unlock"
 	MethodVaultLock       = "vault.lock"
+	MethodVaultPause      = "vault.pause"
 	MethodSecretList      = "secret.list"
 	MethodSecretSet       = "secret.set"
 	MethodSecretRotate    = "secret.rotate"
