@@ -5,13 +5,14 @@
 # hosts  the released Claude Code, Codex and Gemini CLI against a stand-in for their model, offline
 #        (installs a gigabyte from npm; UPDATE=1 writes the golden files)
 # bench  what it costs, ratios first
+# kernels  the evidence under Debian's own kernels, in virtual machines (minutes; fetches kernels by apt)
 
 GO      ?= go
 YES     ?=
 UPDATE  ?=
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo 0.0.0-dev)
 
-.PHONY: build try test controls hosts bench
+.PHONY: build try test controls hosts bench kernels
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/...
@@ -44,3 +45,7 @@ hosts:
 bench: build
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -o bin/ ./bench ./bench/baremcp
 	bin/bench
+
+kernels:
+	@scripts/need qemu-system-x86_64:qemu-system-x86
+	$(GO) run ./kernels
