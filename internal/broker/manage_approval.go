@@ -14,8 +14,8 @@ import (
 const maxCardBytes = wire.MaxFrame * 3 / 4
 
 // listCards lists the cards that wait, or the one that is asked for. Without a
-// proof there is no digest and no card, so nothing that could be approved from
-// it; what a card asks for stands there for those of the asking process only.
+// proof there are ids, times and names of capabilities, but no digest and no
+// card, so nothing that could be approved from it.
 func (ch *channel) listCards(r wire.ApprovalList) (any, *wire.Error) {
 	l := wire.List[wire.Approval]{Items: []wire.Approval{}}
 	all, size := ch.mayRead(), 0
