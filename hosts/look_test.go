@@ -42,8 +42,11 @@ func look(t *testing.T, b *yetttest.Broker, r *running, card yetttest.Card) sigh
 	}
 	s := sight{names: nameValues(b, r, c), session: session(t, b).SessionID, words: c.Verified.Words, agent: -1,
 		claims: c.Claimed.Labels["client_name"] + " " + c.Claimed.Labels["client_version"]}
-	if agent := c.Verified.Agent; agent.Filesystem.SHA256 != digest(t, agent.Kernel.ExePath) {
-		t.Errorf("the card has the digest %q for %s", agent.Filesystem.SHA256, agent.Kernel.ExePath)
+	switch agent := c.Verified.Agent; {
+	case agent.Filesystem.NotHashed != "":
+		t.Errorf("the card has no digest of %s: %s", agent.Kernel.ExePath, agent.Filesystem.NotHashed)
+	case agent.Filesystem.SHA256 != digest(t, agent.Kernel.ExePath):
+		t.Errorf("the card has the digest %s for %s", agent.Filesystem.SHA256, agent.Kernel.ExePath)
 	}
 	shim := c.Verified.Shim.Kernel.PID
 	s.stdin = kind(t, shim, 0)
