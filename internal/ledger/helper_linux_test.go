@@ -30,6 +30,8 @@ var parts = map[string]func(l func() *Ledger) error{
 	"umask":     playUmask,
 	"canary":    playCanary,
 	"append":    playAppend,
+	"deeds":     playDeeds,
+	"start":     playStart,
 }
 
 func TestMain(m *testing.M) {

@@ -31,6 +31,7 @@ type journal struct {
 	current    int    // segment
 	at         int64  // where the next group goes; beyond the segment before the first one
 	last       [segments]int64
+	failed     int64 // where a write began that failed, 0 if it did not or is taken back
 	buf        []byte
 }
 
@@ -57,9 +58,12 @@ func (j *journal) hasRoom(size int64) bool {
 	return j.at+size+sector <= j.start(j.current)+j.segment
 }
 
-// write makes rows durable: one write, one sync. After an error the place is
-// free again, and whatever lies there is written over by the next group.
+// write makes rows durable: one write, one sync. After an error nobody knows
+// what lies there; nothing else is written before that is taken back.
 func (j *journal) write(rows []loggedRow, size int64) error {
+	if err := j.takeBack(); err != nil {
+		return err
+	}
 	generation, segment, at := j.generation, j.current, j.at
 	b := j.buf[:0]
 	if !j.hasRoom(size) {
@@ -82,6 +86,7 @@ func (j *journal) write(rows []loggedRow, size int64) error {
 	// part is no group, nobody was told anything, and a whole one reads as
 	// intents without outcomes, the safe side.
 	if err := j.put(b, from); err != nil {
+		j.failed = from
 		return err
 	}
 	// A crash after it finds the group.
@@ -89,10 +94,24 @@ func (j *journal) write(rows []loggedRow, size int64) error {
 	return nil
 }
 
-// probe writes what a group would, and leaves an end where there was one.
-func (j *journal) probe() error {
-	if !j.hasRoom(0) {
+// takeBack erases the beginning of what failed, as it may have got through
+// and the next group may go elsewhere, or never come. A crash before this
+// finds intents that nobody acted on: indeterminate, the safe side.
+func (j *journal) takeBack() error {
+	if j.failed == 0 {
 		return nil
+	}
+	if err := j.put(zeroSector[:], j.failed); err != nil {
+		return err
+	}
+	j.failed = 0
+	return nil
+}
+
+// probe tries whether the journal can be written.
+func (j *journal) probe() error {
+	if j.failed != 0 || !j.hasRoom(0) {
+		return j.takeBack()
 	}
 	return j.put(zeroSector[:], j.at)
 }

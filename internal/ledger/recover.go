@@ -59,6 +59,9 @@ func (l *Ledger) recover() error {
 
 // leaveJournal says that the next start needs no journal.
 func (w *writer) leaveJournal() error {
+	if err := w.journal.takeBack(); err != nil {
+		return err
+	}
 	next := w.next // nobody changes it any more
 	return w.drain.around(nil, func(t *transaction) {
 		t.exec(t.d.stmt.useJournal, w.journal.identity, int64(w.journal.generation), next, 0)
