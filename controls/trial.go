@@ -169,12 +169,15 @@ func build(ctx context.Context, root, overlay string) error {
 	return nil
 }
 
-// environment hands the overlay to every go command below a test.
+// environment hands the overlay to every go command below a test. Without cgo
+// tests and programs share what is compiled; the race detector is not needed to
+// see a test fail.
 func environment(overlay string) []string {
+	env := append(os.Environ(), "CGO_ENABLED=0")
 	if overlay == "" {
-		return os.Environ()
+		return env
 	}
-	return append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlay))
+	return append(env, "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+overlay))
 }
 
 // event is one line of `go test -json`.

@@ -20,12 +20,24 @@ import (
 var boundaryOrders = map[string]puppetOrder{
 	"mem": (*puppetState).mem, "ptrace": (*puppetState).ptrace, "vmread": (*puppetState).vmread, "look": (*puppetState).look,
 	"seize": (*puppetState).seize, "detach": (*puppetState).detach, "poke": (*puppetState).poke, "text": (*puppetState).textAt, "acttext": (*puppetState).actText,
+	"pid": (*puppetState).pid, "mkdir": (*puppetState).mkdir,
+	"remove": func(_ *puppetState, args []string) (string, error) { return "", os.RemoveAll(args[0]) }, "chmod": (*puppetState).chmod,
 	"fakelisten": (*puppetState).fakeListen, "fakebroker": (*puppetState).fakeBroker, "handover": (*puppetState).handOver,
 }
 
 func pidOf(arg string) (pid int) {
 	fmt.Sscan(arg, &pid)
 	return pid
+}
+
+func (s *puppetState) pid([]string) (string, error) { return fmt.Sprint(os.Getpid()), nil }
+
+func (s *puppetState) mkdir([]string) (string, error) { return os.MkdirTemp("/tmp", "yf") }
+
+func (s *puppetState) chmod(args []string) (string, error) {
+	var mode uint32
+	fmt.Sscanf(args[1], "%o", &mode)
+	return "", os.Chmod(args[0], os.FileMode(mode))
 }
 
 // mem opens the memory of a process for writing.

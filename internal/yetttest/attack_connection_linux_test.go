@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/yett-broker/yett/internal/session"
 	"github.com/yett-broker/yett/internal/wire"
@@ -88,7 +90,7 @@ func TestAttackReapedBeforeAccept(t *testing.T) {
 	before := len(b.Sessions())
 	heir := newPuppet(t)
 	at := heir.do("listen")
-	must(t, syscall.Kill(b.PID(), syscall.SIGSTOP))
+	freeze(t, b.PID())
 	p := newPuppet(t)
 	p.do("connect", b.Location().Socket)
 	p.do("give", at)
@@ -105,6 +107,20 @@ func TestAttackReapedBeforeAccept(t *testing.T) {
 		t.Errorf("%d sessions more", n-before)
 	}
 	up.only(t)
+}
+
+// freeze stops a process and waits until it stands.
+func freeze(t testing.TB, pid int) {
+	t.Helper()
+	must(t, syscall.Kill(pid, syscall.SIGSTOP))
+	for deadline := time.Now().Add(Patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		must(t, err)
+		if _, after, _ := strings.Cut(string(stat), ") "); strings.HasPrefix(after, "T") {
+			return
+		}
+	}
+	t.Fatalf("process %d does not stop", pid)
 }
 
 // TestAttackStolenSessionID: another process uses a live session's id, and an

@@ -404,6 +404,8 @@ func startPuppet(t testing.TB, c *exec.Cmd) *puppet {
 	return p
 }
 
+func newLines(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(r, 64<<10) }
+
 // hear waits for an answer.
 func (p *puppet) hear() (string, error) {
 	p.t.Helper()

@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/yett-broker/yett/internal/session"
@@ -44,7 +43,7 @@ func TestAttackStoppedAgent(t *testing.T) {
 	pipe, err := os.Readlink("/proc/" + shim + "/fd/0")
 	must(t, err)
 	fd := endOf(t, p.pid, func(link string, fd int) bool { return link == pipe })
-	must(t, syscall.Kill(p.pid, syscall.SIGSTOP))
+	freeze(t, p.pid)
 	stranger := newPuppet(t)
 	stranger.do("openfile", fmt.Sprintf("/proc/%d/fd/%s", p.pid, fd))
 	stranger.try("write", toolCall("evil", "http_request", getX)) // or nobody reads it any more
