@@ -178,6 +178,14 @@ func TestF3_SlotsNeedProof(t *testing.T) {
 		if r := c.Call(method, managed(t, request, &wire.Proof{Nonce: challenge.Nonce, MAC: mac})); r.Code() != wire.CodeProofInvalid {
 			t.Errorf("%s with a proof for reading: %q", method, r.Code())
 		}
+		// A proof of exactly this, with a nonce of another channel.
+		b.Open().Must(wire.MethodVaultChallenge, managed(t, wire.Empty{}, nil), &challenge)
+		exact, err := json.Marshal(request)
+		must(t, err)
+		mac = vault.Proof(template.keys.Approval, approval.ProofMessage(method, exact, challenge.Nonce))
+		if r := c.Call(method, managed(t, request, &wire.Proof{Nonce: challenge.Nonce, MAC: mac})); r.Code() != wire.CodeProofInvalid {
+			t.Errorf("%s with another channel's nonce: %q", method, r.Code())
+		}
 		// A proof for another request of the same method.
 		c.Must(wire.MethodVaultChallenge, managed(t, wire.Empty{}, nil), &challenge)
 		other, err := json.Marshal(slot("recovery"))
