@@ -17,6 +17,7 @@ type job struct {
 	Seconds int // its deadline
 
 	Tests bool // it prints results of tests; those that fail run once more
+	Again bool // all of it runs once more if it fails
 
 	// What it is judged by, outside of the machine.
 	exit    int      // otherwise: its exit code,

@@ -102,12 +102,16 @@ func work(list string) int {
 	}
 	say := speaker(port)
 	for _, j := range jobs {
-		failed := j.perform(say)
-		if j.Tests && len(failed) > 0 {
-			// An emulated machine is slow, and the tests have deadlines for real ones.
+		exit, failed := j.perform(say)
+		// An emulated machine is slow, and what it runs has deadlines for real ones.
+		switch {
+		case j.Tests && len(failed) > 0:
 			pattern := "^(" + strings.Join(failed, "|") + ")$"
 			say(message{Job: j.Name, Again: pattern})
 			j.Argv = append(j.Argv, "-test.run="+pattern)
+			j.perform(say)
+		case j.Again && exit != 0:
+			say(message{Job: j.Name, Again: "all"})
 			j.perform(say)
 		}
 	}
@@ -152,17 +156,18 @@ func speaker(port io.Writer) func(message) {
 // failure is how a test binary says it.
 var failure = regexp.MustCompile(`^\x16?--- FAIL: (\w+) `)
 
-// perform runs one job, tells of it, and returns the tests that failed.
-func (j job) perform(say func(message)) (failed []string) {
+// perform runs one job, tells of it, and returns how it ended and the tests
+// that failed.
+func (j job) perform(say func(message)) (exit int, failed []string) {
 	began := time.Now()
-	exit := j.run(func(line string) {
+	exit = j.run(func(line string) {
 		say(message{Job: j.Name, Line: line})
 		if f := failure.FindStringSubmatch(line); f != nil {
 			failed = append(failed, f[1])
 		}
 	})
 	say(message{Job: j.Name, Exit: &exit, Seconds: time.Since(began).Seconds()})
-	return failed
+	return exit, failed
 }
 
 // run runs one job and returns its exit code, or -1 if it had none.

@@ -62,7 +62,7 @@ var needRoot = map[string]string{
 	"TestHash_FuseIsNotHashedAndHoldsNothingUp": "mounts",
 	"TestHash_DeadlineOfItsOwn":                 "mounts",
 	"TestOf_HiddenInOtherUserNamespace":         "makes a user namespace for another account",
-	"TestOf_HiddenContainer":                    "makes a pid namespace alone",
+	"TestOf_ContainerIsAWord":                   "makes a pid namespace alone",
 	"TestOf_UnseenPidNamespaceRefused":          "makes a pid namespace alone",
 	"TestParent_PidOneOfANamespaceRefused":      "makes a pid namespace alone",
 	"TestU09_OtherAccountAfterConnect":          "changes its account",
@@ -99,4 +99,4 @@ var brokerTests = job{Name: "broker", UID: account, Env: []string{"YETTTEST_BIN=
 	Argv: []string{"/tests/yetttest.test", "-test.v=test2json", "-test.timeout=10m",
 		"-test.run=^(TestU09_|TestAttackStolen|TestAttackReapedBeforeAccept|TestAttackExecOfTheSameFile|TestAttackParentExits|TestAttackGrandchildWritesOn|TestNoInjectionGuard)"}}
 
-var try = job{Name: "yett try", Argv: []string{"/bin/yett", "try", "--yes", "--json"}, UID: account, Seconds: 150, says: []string{`"ok":true`}}
+var try = job{Name: "yett try", Argv: []string{"/bin/yett", "try", "--yes", "--json"}, UID: account, Seconds: 150, Again: true, says: []string{`"ok":true`}}

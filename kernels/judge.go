@@ -62,6 +62,10 @@ func judge(ctx context.Context, k kernel, said *output) (*verdict, error) {
 
 func (v *verdict) judgeCommand(j job, o *jobOutput) {
 	text := o.text.String()
+	if o.again != nil {
+		text = o.again.String()
+		v.again = append(v.again, j.Name+" had to run twice")
+	}
 	missing := slices.DeleteFunc(slices.Clone(j.says), func(s string) bool { return strings.Contains(text, s) })
 	if o.exit != j.exit || len(missing) > 0 {
 		v.complain("%s exited with %d, want %d; does not say %q:\n%s", j.Name, o.exit, j.exit, missing, text)

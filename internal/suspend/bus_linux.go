@@ -173,6 +173,9 @@ func (c *connection) call(ctx context.Context, o dbus.BusObject, method string, 
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	stop := context.AfterFunc(ctx, c.close)
-	defer stop()
-	return o.CallWithContext(ctx, method, dbus.FlagNoAutoStart, args...)
+	answer := o.CallWithContext(ctx, method, dbus.FlagNoAutoStart, args...)
+	if !stop() && answer.Err != nil {
+		answer.Err = fmt.Errorf("no answer: %w", context.Cause(ctx))
+	}
+	return answer
 }
