@@ -38,6 +38,8 @@ func run() int {
 	kills := flag.Int("kills", 1000, "agents that are killed")
 	held := flag.Int("held", 5000, "idle sessions that are held")
 	lifeOnly := flag.Bool("life", false, "measure the life of sessions only")
+	ledgerOnly := flag.Bool("ledger", false, "measure the ledger, and brokered GETs at once, only")
+	rows := flag.Int("rows", 20_000, "rows of the ledger that is started and verified")
 	part := flag.String("part", "", "play a part of a measurement")
 	serve := flag.Bool("upstream", false, "be the upstream")
 	flag.Parse()
@@ -55,10 +57,16 @@ func run() int {
 	b, err := newBench()
 	if err == nil {
 		defer b.close()
-		if !*lifeOnly {
+		if !*lifeOnly && !*ledgerOnly {
 			err = b.measure(*rounds, *calls, *spawns)
 		}
-		if err == nil {
+		if err == nil && !*lifeOnly {
+			err = measureLedger(*rounds, *rows)
+		}
+		if err == nil && !*lifeOnly {
+			err = b.measureConcurrent(*calls)
+		}
+		if err == nil && !*ledgerOnly {
 			err = b.measureLife(*kills, *held)
 		}
 	}
