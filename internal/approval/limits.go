@@ -29,7 +29,7 @@ func (q *Queue) newIDLocked() string {
 // makeRoomLocked takes back newest cards of whoever holds the most memory until
 // size more bytes fit. It reports false where that would be the caller itself.
 func (q *Queue) makeRoomLocked(caller string, size int) bool {
-	for q.bytes+size > maxAllBytes {
+	for q.bytes+size > q.most {
 		held := map[string]int{caller: size}
 		most := caller
 		for _, w := range q.items {

@@ -87,6 +87,7 @@ type Clock interface {
 type Queue struct {
 	instance string
 	clock    Clock
+	most     int // bytes of all documents together
 
 	mu    sync.Mutex
 	items []*waiting               // by age
@@ -107,7 +108,7 @@ type waiting struct {
 
 // NewQueue returns an empty queue of one broker instance.
 func NewQueue(instance string, clock Clock) *Queue {
-	return &Queue{instance: instance, clock: clock,
+	return &Queue{instance: instance, clock: clock, most: maxAllBytes,
 		nos: map[string]time.Duration{}, paid: map[string]time.Duration{}}
 }
 
