@@ -48,9 +48,7 @@ var (
 func TestHosts_Job(t *testing.T) {
 	for _, h := range all {
 		t.Run(h.name, func(t *testing.T) {
-			b, u := upstream(t)
-			r := h.start(t, yettMCP(b), askAccess, getInvoices)
-			card := waitCard(t, b, r)
+			b, u, r, card := asks(t, h)
 			seen := look(t, b, r, card)
 			golden(t, h.name+".card.json", seen.names.document(t, card.Card))
 			shows(t, b, card)
@@ -74,6 +72,26 @@ func TestHosts_Job(t *testing.T) {
 			seen.offered = r.model.Offered()
 			golden(t, h.name+".seen.txt", seen.String())
 		})
+	}
+}
+
+// asks runs a host until its card waits. Programs of 400 MB are hashed within
+// two seconds or not at all, and then the card says so: on a machine that is
+// too busy for that, the host is told no and another begins, three at most.
+func asks(t *testing.T, h host) (*yetttest.Broker, *yetttest.Upstream, *running, yetttest.Card) {
+	t.Helper()
+	for try := 1; ; try++ {
+		b, u := upstream(t)
+		r := h.start(t, yettMCP(b), askAccess, getInvoices)
+		card := waitCard(t, b, r)
+		var c approval.Card
+		must(t, json.Unmarshal(card.Card, &c))
+		if c.Verified.Agent.Filesystem.NotHashed != "not finished in time" || try == 3 {
+			return b, u, r, card
+		}
+		t.Logf("the card of %s has no digest: %s", h.name, c.Verified.Agent.Filesystem.NotHashed)
+		b.Must("deny", card.ApprovalID)
+		<-r.done
 	}
 }
 
