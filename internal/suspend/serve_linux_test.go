@@ -26,9 +26,6 @@ type served struct {
 // serve starts a broker that sees the directory of bus as /run/dbus.
 func serve(t *testing.T, bus string, flags ...string) *served {
 	t.Helper()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root to mount a bus of its own")
-	}
 	dir := t.TempDir()
 	s := &served{t: t, yett: filepath.Join(dir, "yett"), home: filepath.Join(dir, "home"), log: newJournal(), ended: make(chan struct{})}
 	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", dir+"/", "../../cmd/yett", "../../cmd/yett-mcp").CombinedOutput(); err != nil {
@@ -56,6 +53,14 @@ func serve(t *testing.T, bus string, flags ...string) *served {
 	})
 	s.log.wait(t, "serving, locked")
 	return s
+}
+
+// asRoot skips a test that mounts. Root runs it.
+func asRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to mount a bus of its own")
+	}
 }
 
 // must runs a command with the passphrase.
@@ -92,6 +97,7 @@ func (s *served) state() string {
 }
 
 func TestServeLocksBeforeTheMachineSleeps(t *testing.T) {
+	asRoot(t)
 	t.Parallel()
 	d := newDaemon(t)
 	l := newLogin(t, d)
@@ -112,6 +118,7 @@ func TestServeLocksBeforeTheMachineSleeps(t *testing.T) {
 }
 
 func TestServeLeavesSleepAloneIfToldSo(t *testing.T) {
+	asRoot(t)
 	t.Parallel()
 	d := newDaemon(t)
 	l := newLogin(t, d)
@@ -135,6 +142,7 @@ func TestServeLeavesSleepAloneIfToldSo(t *testing.T) {
 
 // A bus that takes the connection and never answers.
 func TestV04_ServeStartsAndStopsOnABusThatNeverAnswers(t *testing.T) {
+	asRoot(t)
 	t.Parallel()
 	socket, taken := mute(t)
 	s := serve(t, socket)
