@@ -277,14 +277,20 @@ func playHost(args []string) error { return again(args[0], args[1:]...).Run() }
 // playLeave starts args as a role and dies first.
 func playLeave(args []string) error { return again(args[0], args[1:]...).Start() }
 
-// playSibling starts args as a role, as a child of its own parent, and stays.
+// playSibling starts args as a role, as a child of its own parent, and stays
+// until that has ended.
 func playSibling(args []string) error {
+	parent, err := Parent()
+	if err != nil {
+		return err
+	}
 	cmd := again(args[0], args[1:]...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_PARENT}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	select {} // standard input is the other's; the parent's end takes us along
+	<-parent.Done()
+	return nil
 }
 
 // playSubreaper adopts what args leave behind.
