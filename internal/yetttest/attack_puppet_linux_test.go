@@ -29,8 +29,9 @@ import (
 
 // puppetState is what a puppet holds. It survives an exec.
 type puppetState struct {
-	FD       int // of the connection, for the next program
-	Listener int // of a socket that listens
+	FD       int    // of the connection, for the next program
+	Listener int    // of a socket that listens
+	Auxv     []byte // of the program before the exec
 	Nonce    string
 	Session  string
 	Seq      int64
@@ -108,7 +109,7 @@ var puppetOrders = map[string]puppetOrder{
 	"wait": (*puppetState).wait, "act": (*puppetState).act, "send": (*puppetState).send, "read": (*puppetState).read,
 	"exec": (*puppetState).exec, "leave": (*puppetState).leave, "give": (*puppetState).give,
 	"listen": (*puppetState).listen, "receive": (*puppetState).receive, "steal": (*puppetState).steal,
-	"shim": (*puppetState).shim, "rename": (*puppetState).rename,
+	"shim": (*puppetState).shim, "keep": (*puppetState).keep, "disguise": (*puppetState).disguise, "rename": (*puppetState).rename,
 	"openfile": (*puppetState).openFile, "write": (*puppetState).write, "hide": (*puppetState).hide,
 	"memfd": (*puppetState).memfd, "exit": func(*puppetState, []string) (string, error) { os.Exit(0); return "", nil },
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/yett-broker/yett/internal/wire"
 )
 
-// TestAttribution_CopiedShim: only the installed yett-mcp may speak for an agent.
-func TestAttribution_CopiedShim(t *testing.T) {
+// TestAttackCopiedShim: only the installed yett-mcp may speak for an agent.
+func TestAttackCopiedShim(t *testing.T) {
 	b, _ := demoBroker(t)
 	copied := filepath.Join(t.TempDir(), "yett-mcp")
 	must(t, copyFile(Bin("yett-mcp"), copied, 0o755))
@@ -54,9 +54,9 @@ func (b *Broker) shims() (found []wire.Session) {
 	return found
 }
 
-// TestAttribution_Reparented: the process that started yett-mcp is gone before
+// TestAttackReparentedShim: the process that started yett-mcp is gone before
 // anything was asked.
-func TestAttribution_Reparented(t *testing.T) {
+func TestAttackReparentedShim(t *testing.T) {
 	b, _ := demoBroker(t)
 	orphan := exec.Command("/bin/sh", "-c",
 		`exec 3<&0; p=$$; { while [ -d /proc/$p ]; do sleep 0.01; done; exec "$0" --home "$1"; } <&3 3<&- &`, Bin("yett-mcp"), b.Home)
@@ -70,10 +70,10 @@ func TestAttribution_Reparented(t *testing.T) {
 	}
 }
 
-// TestAttribution_Wrapped: a shell between agent and yett-mcp. On a pipe the
+// TestAttackWrappedShim: a shell between agent and yett-mcp. On a pipe the
 // card names the shell; on a socket the kernel says that another process made
 // it, and there is no session.
-func TestAttribution_Wrapped(t *testing.T) {
+func TestAttackWrappedShim(t *testing.T) {
 	b, _ := demoBroker(t)
 	wrapped := []string{"/bin/sh", "-c", `"$0" --home "$1"; exit $?`, Bin("yett-mcp"), b.Home}
 	h := b.host(exec.Command(wrapped[0], wrapped[1:]...), nil).start().ready()

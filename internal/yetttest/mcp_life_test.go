@@ -94,9 +94,9 @@ func TestB1_DeathIsNotAChange(t *testing.T) {
 	}
 }
 
-// TestB6_StrangerOnThePipe: a process of the account that opens the pipe ends
+// TestAttackStrangerOnThePipe: a process of the account that opens the pipe ends
 // the session, and what it writes goes nowhere.
-func TestB6_StrangerOnThePipe(t *testing.T) {
+func TestAttackStrangerOnThePipe(t *testing.T) {
 	b, up := demoBroker(t)
 	for _, fd := range []int{0, 1} {
 		h := b.startShim().ready()
@@ -134,8 +134,8 @@ func fdOf(t testing.TB, f *os.File) (fd int) {
 	return fd
 }
 
-// TestB6_StrangerOnTheSocket: a child that inherited the agent's end.
-func TestB6_StrangerOnTheSocket(t *testing.T) {
+// TestAttackStrangerOnTheSocket: a child that inherited the agent's end.
+func TestAttackStrangerOnTheSocket(t *testing.T) {
 	b, up := demoBroker(t)
 	h := b.host(exec.Command(Bin("yett-mcp"), "--home", b.Home), nil)
 	h.onSocket = true

@@ -15,8 +15,8 @@ import (
 	"github.com/yett-broker/yett/internal/wire"
 )
 
-// TestU09_ExecAfterConnect: the process stays, the program becomes another.
-func TestU09_ExecAfterConnect(t *testing.T) {
+// TestAttackExecAfterConnect: the process stays, the program becomes another.
+func TestAttackExecAfterConnect(t *testing.T) {
 	b, up := demoBroker(t)
 	for _, as := range []string{"itself", "another"} {
 		c := player("native", b.Home, as)
@@ -63,9 +63,9 @@ func (b *Broker) changed(id, code string) {
 	b.T.Errorf("the refusal %s left no row", code)
 }
 
-// TestU09_ForeignWriters: a child that inherited the connection, and a process
+// TestAttackForeignWriters: a child that inherited the connection, and a process
 // that got it by SCM_RIGHTS, write a well-formed request.
-func TestU09_ForeignWriters(t *testing.T) {
+func TestAttackForeignWriters(t *testing.T) {
 	b, up := demoBroker(t)
 	for _, way := range []string{"inherited", "passed"} {
 		c := b.Granted("http:demo.read")
