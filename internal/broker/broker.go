@@ -149,9 +149,7 @@ func (b *Broker) Serve(ctx context.Context, l Acceptor, closeListener func() err
 			}
 			break
 		}
-		if b.admit(conn) {
-			b.running.Go(func() { b.serveChannel(conn) })
-		}
+		b.admit(conn)
 	}
 	b.requestStop()
 	<-done

@@ -90,7 +90,7 @@ func (b *Broker) serveChannel(conn *net.UnixConn) {
 	var watching sync.WaitGroup
 	watching.Go(ch.watchPeer)
 	ch.read()
-	ch.end(ch.endOfChannel())
+	ch.ended()
 	watching.Wait()
 	ch.drain()
 	ch.mu.Lock()
@@ -121,9 +121,19 @@ func (b *Broker) refuseUnattributed(conn *net.UnixConn, cause error) {
 func (ch *channel) watchPeer() {
 	select {
 	case <-ch.peer.Done():
-		ch.end(ch.endOfChannel())
+		ch.ended()
 	case <-ch.closed:
 	}
+}
+
+// ended ends the channel after its socket or its peer. Only a session's end has
+// a reason that is worth a wait.
+func (ch *channel) ended() {
+	if ch.id.Session() == nil {
+		ch.close()
+		return
+	}
+	ch.end(ch.endOfChannel())
 }
 
 func (ch *channel) watchAgent(agent *peer.Process) {

@@ -74,14 +74,15 @@ const maxAnswerHeaders = 128 << 10
 func (b *Broker) executeHTTP(way *sending, open *unlocked, op *operation, secret []byte) outcome {
 	cred, _ := open.policy.Credential(op.plan.Capability.Credential)
 	target := httpexec.Target{Scheme: cred.Origin.Scheme, Host: cred.Origin.Host, Port: cred.Origin.Port,
-		Private: cred.Private, Insecure: cred.Insecure, Session: op.session.ID, Sent: way.sent}
+		Private: cred.Private, Insecure: cred.Insecure, Session: op.session.ID,
+		Begin: way.begin, Sent: way.sent}
 	res, err := b.HTTP.Do(way.ctx, target, httpexec.Credential{Kind: cred.Kind, Secret: secret}, *op.request.HTTP)
 	if err != nil {
 		var e *httpexec.Error
 		if !errors.As(err, &e) || e.MaybeSent {
 			return op.maybeSent(err.Error())
 		}
-		if way.ctx.Err() != nil {
+		if way.stopped() {
 			return stopped(op.session)
 		}
 		next := ""
@@ -112,14 +113,15 @@ func (b *Broker) executeSSH(way *sending, open *unlocked, op *operation, secret 
 	if err != nil {
 		return notSent("the stored key "+host.Key+" cannot be used: "+err.Error(), replace(host.Key))
 	}
-	target := sshexec.Target{Address: host.Address.String(), User: host.User, HostKeys: host.HostKeys, Private: host.Private, Sent: way.sent}
+	target := sshexec.Target{Address: host.Address.String(), User: host.User, HostKeys: host.HostKeys, Private: host.Private,
+		Begin: way.begin, Sent: way.sent}
 	res, err := b.SSH.Do(way.ctx, target, signer, *op.request.SSH)
 	if err != nil {
 		var e *sshexec.Error
 		if !errors.As(err, &e) || e.MaybeSent {
 			return op.maybeSent(err.Error())
 		}
-		if way.ctx.Err() != nil {
+		if way.stopped() {
 			return stopped(op.session)
 		}
 		next := ""

@@ -18,6 +18,9 @@ var (
 	connectPace = pace{each: 20 * time.Millisecond, ahead: 200}
 )
 
+// doorTime is the longest that a connection waits for its evidence.
+const doorTime = 2 * time.Second
+
 // keptDoors bounds the processes whose connections are counted by number.
 const keptDoors = 4096
 
@@ -45,8 +48,9 @@ type doors struct {
 	byPID map[int]*bucket
 }
 
-// open reports whether the process pid may connect now.
-func (d *doors) open(pid int, now time.Duration) bool {
+// knock counts a connection of the process pid and returns how long it has to
+// wait for its evidence; ok is false where that is too long.
+func (d *doors) knock(pid int, now time.Duration) (wait time.Duration, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	k := d.byPID[pid]
@@ -66,26 +70,38 @@ func (d *doors) open(pid int, now time.Duration) bool {
 		d.byPID[pid] = k
 	}
 	was := *k
-	if k.take(connectPace, now) > 0 {
+	if wait = k.take(connectPace, now); wait > doorTime {
 		*k = was // what is turned away does not count
-		return false
+		return 0, false
 	}
-	return true
+	return wait, true
 }
 
-// admit turns away a process that connects without end. It answers without
-// reading, and does not wait for the answer to be read.
-func (b *Broker) admit(conn *net.UnixConn) bool {
+// admit lets a process that connects again and again wait, and turns away one
+// that does so without end: it answers without reading, and does not wait for
+// the answer to be read.
+func (b *Broker) admit(conn *net.UnixConn) {
 	pid, err := peer.Number(conn)
-	if err != nil || b.doors.open(pid, b.Clock.SinceBoot()) {
-		return true // without a number the evidence says what is wrong
+	if err != nil { // the evidence says what is wrong
+		b.running.Go(func() { b.serveChannel(conn) })
+		return
+	}
+	wait, ok := b.doors.knock(pid, b.Clock.SinceBoot())
+	if ok {
+		b.running.Go(func() {
+			select {
+			case <-time.After(wait):
+			case <-b.stop:
+			}
+			b.serveChannel(conn)
+		})
+		return
 	}
 	if out, err := (wire.Reply{Error: wire.Errorf(wire.CodeBusy, "This process connects too often.")}).Encode(); err == nil {
 		conn.SetWriteDeadline(time.Now().Add(10 * time.Millisecond))
 		conn.Write(out)
 	}
 	conn.Close()
-	return false
 }
 
 // keepPace waits until the channel's process may be heard again. The reader

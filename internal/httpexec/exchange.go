@@ -34,6 +34,9 @@ func (cn *conn) exchange(ctx context.Context, t Target, c Credential, r action.H
 	if err := ctx.Err(); err != nil {
 		return nil, false, notSent(plain(err))
 	}
+	if err := t.Begin(); err != nil {
+		return nil, false, notSent(plain(err))
+	}
 	out := cn.send(t, c, r)
 	if out.failed() {
 		return nil, false, notSent(plain(out.err))

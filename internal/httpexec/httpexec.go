@@ -47,6 +47,7 @@ type Target struct {
 	Timeout  time.Duration // over everything; 0: DefaultTimeout
 	MaxBody  int64         // decoded bytes; 0: DefaultMaxBody
 	Session  string        // connections are never shared between sessions; see CloseSession
+	Begin    func() error  // asked right before the first byte; an error means that nothing may leave; may be nil
 	Sent     func()        // called once the whole request has left; may be nil
 }
 

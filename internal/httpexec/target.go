@@ -29,6 +29,9 @@ func (t Target) normal() (Target, error) {
 	if t.MaxBody == 0 {
 		t.MaxBody = DefaultMaxBody
 	}
+	if t.Begin == nil {
+		t.Begin = func() error { return nil }
+	}
 	if t.Sent == nil {
 		t.Sent = func() {}
 	}

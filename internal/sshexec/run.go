@@ -43,6 +43,9 @@ func (l *link) run(ctx context.Context, ch ssh.Channel, reqs <-chan *ssh.Request
 	if ctx.Err() != nil {
 		return nil, &Error{Code: CodeUpstream, Cause: context.Cause(ctx)}
 	}
+	if err := t.Begin(); err != nil {
+		return nil, &Error{Code: CodeUpstream, Cause: err}
+	}
 	// From here on the command may have run, whatever becomes of the answer.
 	started, err := ch.SendRequest("exec", true, ssh.Marshal(struct{ Command string }{r.Command}))
 	switch {

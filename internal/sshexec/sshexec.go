@@ -55,7 +55,8 @@ type Target struct {
 	Keepalive        time.Duration // asked this often; silence for three of them ends the call
 	MaxOutput        int64         // bytes kept of each stream
 
-	Sent func() // called once the command and all of its input have left; may be nil
+	Begin func() error // asked right before the command leaves; an error means that it may not; may be nil
+	Sent  func()       // called once the command and all of its input have left; may be nil
 }
 
 // Result is what came of a command that the host began to run.
@@ -175,6 +176,9 @@ func (t Target) complete() (Target, error) {
 	}
 	if t.MaxOutput == 0 {
 		t.MaxOutput = DefaultMaxOutput
+	}
+	if t.Begin == nil {
+		t.Begin = func() error { return nil }
 	}
 	if t.Sent == nil {
 		t.Sent = func() {}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -32,6 +33,9 @@ type Broker struct {
 	T    testing.TB
 	Home string
 	Env  []string // of the broker and the commands; empty by default
+
+	Under     []string // the command that starts the broker, such as prlimit; none by default
+	ServeArgs []string // more of yett serve
 
 	cmd *exec.Cmd
 	log *buffer
@@ -85,7 +89,8 @@ func Start(t testing.TB, accessFile string, values ...string) *Broker {
 // Serve starts the broker and returns when it answers.
 func (b *Broker) Serve() {
 	b.T.Helper()
-	b.cmd = exec.Command(Bin("yett"), "serve", "--home", b.Home)
+	args := append(append(slices.Clone(b.Under), Bin("yett"), "serve", "--home", b.Home), b.ServeArgs...)
+	b.cmd = exec.Command(args[0], args[1:]...)
 	b.cmd.Env = b.Env
 	b.cmd.Stdout, b.cmd.Stderr = b.log, b.log
 	b.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
