@@ -83,7 +83,7 @@ func (p *living) kill() {
 
 // liveAgent opens a session, says its id, and does what it is told: "close"
 // closes the channel, "share" leaves a child that holds a copy of it, "end"
-// ends the process.
+// ends the process, "post PATH" sends an action.
 func liveAgent(home string, capabilities []string) error {
 	n, err := dialNative(home, capabilities...)
 	if err != nil {
@@ -107,9 +107,27 @@ func liveAgent(home string, capabilities []string) error {
 			fmt.Println("child", c.Process.Pid)
 		case "end":
 			return nil
+		default:
+			path, ok := strings.CutPrefix(told.Text(), "post ")
+			if !ok {
+				return fmt.Errorf("told to %s", told.Text())
+			}
+			if err := n.post(path); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// post waits until a person has decided, and sends one action.
+func (n *native) post(path string) error {
+	var s wire.SessionResult
+	if err := n.ask(wire.MethodSessionWait, map[string]any{"session_id": n.id, "sequence": 1, "wait_ms": 30_000}, &s); err != nil {
+		return err
+	}
+	return n.ask(wire.MethodActionRequest, map[string]any{"session_id": n.id, "sequence": 2, "capability": "http:demo.write",
+		"action": map[string]any{"method": "POST", "path": path}}, &Operation{})
 }
 
 // liveCrowd opens as many channels with sessions as it gets, says how many it
