@@ -13,7 +13,7 @@ import (
 )
 
 // hashTime bounds how long the opening of a session waits for digests.
-const hashTime = 3 * time.Second
+const hashTime = 7 * time.Second
 
 // receiveHello is the first message: versions first, then who is there. It
 // works while locked. A failed hello closes the channel.
@@ -79,21 +79,29 @@ func (ch *channel) attribute(m wire.Hello) (*peer.Process, *wire.Error) {
 func (ch *channel) greet(m wire.Hello, agent *peer.Process) {
 	c := action.Caller{Role: m.Role, Unit: action.UnitProcess, Peer: ch.peer.Evidence(),
 		Claims: action.Claims{Program: m.Program, Version: m.Version, Labels: maps.Clone(m.Labels)}}
-	subject := ch.peer
 	if agent != nil {
 		e := agent.Evidence()
-		c.Agent, subject = &e, agent
+		c.Agent = &e
 	}
-	c.Words = append(c.Words, peer.Words(subject.Evidence())...)
-	everyOp := false
-	if guard, ok := m.Labels["guard"]; ok && agent != nil && strings.HasPrefix(guard, "none") {
-		c.Words = append(c.Words, "no injection guard: each action is asked for")
-		c.Unit, everyOp = action.UnitOperation, true
+	guard, ok := m.Labels["guard"]
+	everyOp := ok && agent != nil && strings.HasPrefix(guard, "none")
+	if everyOp {
+		c.Unit = action.UnitOperation
 	}
+	c.Words = words(c)
 	ch.mu.Lock()
 	ch.hello, ch.agent, ch.caller, ch.everyOp = &m, agent, c, everyOp
 	ch.mu.Unlock()
 	go ch.hash(agent)
+}
+
+// words are the states that are no refusals but stand on the card.
+func words(c action.Caller) []string {
+	said := peer.Words(c.Subject())
+	if c.Unit == action.UnitOperation {
+		said = append(said, "no injection guard: each action is asked for")
+	}
+	return said
 }
 
 // judgeStdio judges the socket on which a shim says its agent speaks: the
@@ -148,6 +156,7 @@ func (ch *channel) hash(agent *peer.Process) {
 		e := agent.Evidence()
 		ch.caller.Agent = &e
 	}
+	ch.caller.Words = words(ch.caller) // that there is no digest is one of them
 }
 
 // evidence returns the caller with its digests, once they are there.

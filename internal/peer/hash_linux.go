@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	hashDeadline = 2 * time.Second
+	hashDeadline = 6 * time.Second // agents of 400 MB exist, and busy machines; yett-mcp waits 8 s for its session
 	hashSizeCap  = 1 << 30
 	hashChunk    = 1 << 20
 	cacheEntries = 256
