@@ -133,32 +133,33 @@ func TestVerifySeesEveryRow(t *testing.T) {
 type spoiled struct {
 	change func(t *testing.T, in installation)
 	torn   bool // it reads as the end of a broker that died writing
+	want   string
 }
 
 func spoiledJournals(t *testing.T) map[string]spoiled {
 	stranger, older := undrainedLedger(t), undrainedLedger(t)
 	older.openLocked(t).Close() // drained, closed
 	return map[string]spoiled{
-		"missing": {change: func(t *testing.T, in installation) { must(t, os.Remove(in.journal())) }},
+		"missing": {want: "it is missing", change: func(t *testing.T, in installation) { must(t, os.Remove(in.journal())) }},
 		"empty":   {change: func(t *testing.T, in installation) { writeFile(t, in.journal(), nil) }},
 		"zeros":   {change: func(t *testing.T, in installation) { writeFile(t, in.journal(), make([]byte, 4096+8*minSegment)) }},
-		"text":    {change: func(t *testing.T, in installation) { writeFile(t, in.journal(), []byte("my letters")) }},
-		"another database's": {change: func(t *testing.T, in installation) {
+		"text":    {want: "it is no journal", change: func(t *testing.T, in installation) { writeFile(t, in.journal(), []byte("my letters")) }},
+		"another database's": {want: "belongs to another database", change: func(t *testing.T, in installation) {
 			writeFile(t, in.journal(), readFile(t, stranger.journal()))
 		}},
-		"cut by a byte": {change: func(t *testing.T, in installation) {
+		"cut by a byte": {want: "bytes and not", change: func(t *testing.T, in installation) {
 			whole := readFile(t, in.journal())
 			writeFile(t, in.journal(), whole[:len(whole)-1])
 		}},
 		"longer by a byte": {change: func(t *testing.T, in installation) {
 			writeFile(t, in.journal(), append(readFile(t, in.journal()), 0))
 		}},
-		"a byte in the middle": {change: func(t *testing.T, in installation) {
+		"a byte in the middle": {want: "a whole group follows", change: func(t *testing.T, in installation) {
 			whole := readFile(t, in.journal())
 			whole[groupsOf(t, whole)[2].at+100] ^= 1
 			writeFile(t, in.journal(), whole)
 		}},
-		"rows of the database cut off": {change: func(t *testing.T, in installation) {
+		"rows of the database cut off": {want: "it was cut", change: func(t *testing.T, in installation) {
 			whole := readFile(t, in.journal())
 			clear(whole[groupsOf(t, whole)[1].at:])
 			writeFile(t, in.journal(), whole)
@@ -176,6 +177,38 @@ func spoiledJournals(t *testing.T) map[string]spoiled {
 			for _, name := range []string{"ledger.db-wal", "ledger.db-shm"} {
 				must(t, os.Remove(filepath.Join(in.dir, name)))
 			}
+		}},
+		"an older journal": {want: "has seen generation", change: func(t *testing.T, in installation) {
+			l := in.open(t)
+			mustBegin(t, l, newOperation())
+			before := readFile(t, in.journal())
+			for range 60 { // through both segments
+				mustBegin(t, l, newOperation())
+			}
+			follow(t, l)
+			cut := image(t, in) // it did not end
+			must(t, l.Close())
+			for _, name := range entriesOf(t, cut) {
+				writeFile(t, filepath.Join(in.dir, name), readFile(t, filepath.Join(cut.dir, name)))
+			}
+			writeFile(t, in.journal(), before)
+		}},
+		"the database of an earlier end": {want: "an older ledger.db was put in its place", change: func(t *testing.T, in installation) {
+			must(t, in.open(t).Close())
+			before := readFile(t, filepath.Join(in.dir, "ledger.db"))
+			l := in.open(t)
+			for range 3 {
+				mustBegin(t, l, newOperation())
+			}
+			must(t, l.Close())
+			writeFile(t, filepath.Join(in.dir, "ledger.db"), before)
+		}},
+		"another row in the place of one": {want: "is not row 2 of ledger.db", change: func(t *testing.T, in installation) {
+			whole := readFile(t, in.journal())
+			c, g := mustParse(t, whole), groupsOf(t, whole)[1] // row 2, which the database has
+			other := []loggedRow{{sealedRow{2, 1, bytes.Repeat([]byte{1}, len(c.rows[1].sealed))}, c.rows[1].changes}}
+			copy(whole[g.at:], c.appendGroup(nil, c.generation, g.at, other))
+			writeFile(t, in.journal(), whole)
 		}},
 		"a byte of the newest group": {torn: true, change: func(t *testing.T, in installation) {
 			whole := readFile(t, in.journal())
@@ -235,8 +268,12 @@ func TestSpoiledJournal(t *testing.T) {
 			for _, n := range entriesOf(t, in) {
 				before[n] = readFile(t, filepath.Join(in.dir, n))
 			}
-			if r, err := Verify(t.Context(), in.dir, in.opener(t), nil); err == nil && r.OK {
+			r, err := Verify(t.Context(), in.dir, in.opener(t), nil)
+			if err == nil && r.OK {
 				t.Errorf("verified: %+v", r)
+			}
+			if c.want != "" && !strings.Contains(strings.Join(r.Problems, "\n"), c.want) {
+				t.Errorf("problems %q", r.Problems)
 			}
 			if c.torn {
 				goesOnAfterTear(t, in, before[journalName])
@@ -285,6 +322,8 @@ func goesOnAfterTear(t *testing.T, in installation, torn []byte) {
 func keepsEvidence(t *testing.T, in installation, name string, before map[string][]byte) {
 	kept, _ := filepath.Glob(in.journal() + ".*")
 	switch name {
+	case "the database of an earlier end": // what it lacks may be in the journal
+		return
 	case "missing", "empty", "zeros", "a row of its own", "rows of the database cut off":
 		return // nothing is there, or it is in the database, where it is looked at
 	}

@@ -40,7 +40,7 @@ func playUmask(open func() *Ledger) error {
 		return err
 	}
 	for name, want := range map[string]os.FileMode{
-		"": 0o700 | os.ModeDir, "ledger.db": 0o600, "ledger.db-wal": 0o600, "ledger.db-shm": 0o600, "ledger.lock": 0o600,
+		"": 0o700 | os.ModeDir, "ledger.db": 0o600, "ledger.db-wal": 0o600, "ledger.db-shm": 0o600, "ledger.lock": 0o600, journalName: 0o600,
 	} {
 		fi, err := os.Lstat(filepath.Join(os.Args[1], name))
 		if err != nil {
@@ -88,6 +88,9 @@ func TestOpenRefusesWhatIsNotItsOwn(t *testing.T) {
 		"database is a link":    symlink("ledger.db"),
 		"lock is a link":        symlink("ledger.lock"),
 		"log is a link":         symlink("ledger.db-wal"),
+		"intents are a link":    symlink(journalName),
+		"intents open to all":   open(journalName),
+		"intents are a pipe":    pipe(journalName),
 		"database open to all":  open("ledger.db"),
 		"log open to all":       open("ledger.db-wal"),
 		"journal open to all":   open("ledger.db-journal"),

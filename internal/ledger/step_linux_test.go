@@ -385,6 +385,38 @@ func TestA01_JournalFails(t *testing.T) {
 	}
 }
 
+// TestFailedGroupIsErased: what failed and got through all the same does not
+// come back once the ledger went on, not even where it went on elsewhere.
+func TestFailedGroupIsErased(t *testing.T) {
+	in := newInstallation(t)
+	smallSegments(t, in, minSegment)
+	l := in.open(t)
+	f := spoil(l)
+	for i := range 12 {
+		refused := newOperation()
+		f.set(func(f *faultyStore) { f.sync = syscall.EIO })
+		if _, err := l.Begin(t.Context(), refused, Row{Kind: "intent", Claimed: []byte(`"` + strings.Repeat("x", 2000) + `"`)}, nil); err == nil {
+			t.Fatal("it began")
+		}
+		f.mend()
+		must(t, l.Probe(t.Context()))
+		if i < 11 { // at last nothing comes after it
+			mustBegin(t, l, newOperation())
+		}
+		follow(t, l) // no transaction while the files are copied
+		cut := image(t, in)
+		next := cut.open(t)
+		if _, ok, err := next.Operation(refused.ID); ok || err != nil {
+			t.Fatalf("round %d: a refused intent came back: %v", i, err)
+		}
+		must(t, next.Close())
+	}
+	must(t, l.Close())
+	if r := mustVerify(t, in, in.opener(t)); !r.OK {
+		t.Fatal(r.Problems)
+	}
+}
+
 // TestFailureTakesBackWhatWasBuiltOnIt: a group that gathers on a group that
 // fails fails with it.
 func TestFailureTakesBackWhatWasBuiltOnIt(t *testing.T) {
