@@ -46,6 +46,7 @@ func (k *bucket) take(p pace, now time.Duration) time.Duration {
 type doors struct {
 	mu    sync.Mutex
 	byPID map[int]*bucket
+	older map[int]*bucket // those before; forgotten when byPID is full again
 }
 
 // knock counts a connection of the process pid and returns how long it has to
@@ -55,18 +56,12 @@ func (d *doors) knock(pid int, now time.Duration) (wait time.Duration, ok bool) 
 	defer d.mu.Unlock()
 	k := d.byPID[pid]
 	if k == nil {
-		if d.byPID == nil {
-			d.byPID = map[int]*bucket{}
+		if len(d.byPID) >= keptDoors || d.byPID == nil {
+			d.byPID, d.older = map[int]*bucket{}, d.byPID
 		}
-		for other, k := range d.byPID { // those that have their whole pace again count for nothing
-			if len(d.byPID) < keptDoors {
-				break
-			}
-			if k.next <= now-time.Duration(connectPace.ahead)*connectPace.each || len(d.byPID) > 2*keptDoors {
-				delete(d.byPID, other)
-			}
+		if k = d.older[pid]; k == nil {
+			k = &bucket{}
 		}
-		k = &bucket{}
 		d.byPID[pid] = k
 	}
 	was := *k
