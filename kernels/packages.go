@@ -82,7 +82,11 @@ func newApt(ctx context.Context, dir, suite string) (*apt, error) {
 		return nil, fmt.Errorf("Debian's signing keys are missing (package debian-archive-keyring): %w", err)
 	}
 	sources := filepath.Join(dir, "suite.sources")
-	text := fmt.Sprintf("Types: deb\nURIs: %s\nSuites: %s\nComponents: main\nArchitectures: amd64\nSigned-By: %s\n", mirror, suite, keys)
+	suites := suite
+	if base, ok := strings.CutSuffix(suite, "-backports"); ok {
+		suites += " " + base // backports hold only what is newer
+	}
+	text := fmt.Sprintf("Types: deb\nURIs: %s\nSuites: %s\nComponents: main\nArchitectures: amd64\nSigned-By: %s\n", mirror, suites, keys)
 	if err := os.WriteFile(sources, []byte(text), 0o644); err != nil {
 		return nil, err
 	}
@@ -93,7 +97,7 @@ func newApt(ctx context.Context, dir, suite string) (*apt, error) {
 	a := &apt{dir: dir}
 	for _, o := range []string{"Dir::Etc::sourcelist=" + sources, "Dir::Etc::sourceparts=/dev/null", "Dir::State::status=" + status,
 		"Dir::State::lists=" + filepath.Join(dir, "lists"), "Dir::Cache=" + dir, "Dir::Cache::archives=" + filepath.Join(dir, "archives"),
-		"APT::Architecture=amd64", "APT::Sandbox::User=", "Acquire::Languages=none", "Acquire::Retries=1",
+		"APT::Default-Release=" + suite, "APT::Architecture=amd64", "APT::Sandbox::User=", "Acquire::Languages=none", "Acquire::Retries=1",
 		"Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false", "Acquire::http::Timeout=30", "Acquire::https::Timeout=30"} {
 		a.options = append(a.options, "-o", o)
 	}
