@@ -55,17 +55,18 @@ type channel struct {
 	closing sync.Once
 	closed  chan struct{}
 
-	mu      sync.Mutex
-	hello   *wire.Hello
-	agent   *peer.Process // the process that started the shim; nil for others
-	caller  action.Caller // without digests until hashed is closed
-	hashed  chan struct{}
-	everyOp bool // a guard is missing: each action gets its own card
-	card    *approval.Item
-	reason  *wire.Reason              // why there was no card
-	repeats map[string]*approval.Item // cards about equal unresolved actions, by digest
-	nonces  map[string]time.Duration  // open challenges → their end, since boot
-	reading time.Duration             // until when this channel may read, since boot
+	mu       sync.Mutex
+	hello    *wire.Hello
+	protocol int           // the version that hello chose
+	agent    *peer.Process // the process that started the shim; nil for others
+	caller   action.Caller // without digests until hashed is closed
+	hashed   chan struct{}
+	everyOp  bool // a guard is missing: each action gets its own card
+	card     *approval.Item
+	reason   *wire.Reason              // why there was no card
+	repeats  map[string]*approval.Item // cards about equal unresolved actions, by digest
+	nonces   map[string]time.Duration  // open challenges → their end, since boot
+	reading  time.Duration             // until when this channel may read, since boot
 }
 
 func (b *Broker) serveChannel(conn *net.UnixConn) {
@@ -284,6 +285,9 @@ func (ch *channel) guarded(method string, work func() (any, *wire.Error)) (resul
 
 // prepare judges the envelope of a request and returns the rest of the work.
 func (ch *channel) prepare(req wire.Request) (func() (any, *wire.Error), *wire.Error) {
+	if fail := ch.stableOnly(req.Method); fail != nil {
+		return nil, fail
+	}
 	switch {
 	case req.Method == wire.MethodSessionOpen:
 		var m wire.SessionOpen

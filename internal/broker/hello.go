@@ -32,7 +32,7 @@ func (ch *channel) receiveHello(req wire.Request) *wire.Error {
 	if claims > maxClaims {
 		return wire.Errorf(wire.CodeBadRequest, "program, version and labels are together longer than %d bytes", maxClaims)
 	}
-	version, fail := wire.Negotiate(m.ProtocolMin, m.ProtocolMax)
+	version, fail := wire.Negotiate(m.ProtocolMin, m.ProtocolMax, m.Role)
 	if fail != nil {
 		return fail
 	}
@@ -40,7 +40,7 @@ func (ch *channel) receiveHello(req wire.Request) *wire.Error {
 	if fail != nil {
 		return fail
 	}
-	ch.greet(m, agent)
+	ch.greet(m, version, agent)
 	ch.conn.SetReadDeadline(time.Time{})
 	if agent != nil {
 		go ch.watchAgent(agent)
@@ -48,6 +48,17 @@ func (ch *channel) receiveHello(req wire.Request) *wire.Error {
 	ch.reply(req.ID, wire.HelloResult{Protocol: version, BrokerVersion: ch.b.Version,
 		BrokerInstance: ch.b.instance, ChannelID: ch.id.ID, Nonce: ch.id.Nonce}, nil)
 	return nil
+}
+
+// stableOnly refuses what is no part of the stable protocol, on a channel that
+// has nothing else in common with the broker.
+func (ch *channel) stableOnly(method string) *wire.Error {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if ch.protocol != wire.ProtocolStable || wire.Stable(method) {
+		return nil
+	}
+	return wire.Errorf(wire.CodeProtocolUnsupported, "This channel speaks no version of the broker's: it can ask for broker.status and broker.stop.")
 }
 
 // attribute judges the claimed role. Only a shim's parent is judged; a native
@@ -76,7 +87,7 @@ func (ch *channel) attribute(m wire.Hello) (*peer.Process, *wire.Error) {
 	return agent, nil
 }
 
-func (ch *channel) greet(m wire.Hello, agent *peer.Process) {
+func (ch *channel) greet(m wire.Hello, version int, agent *peer.Process) {
 	c := action.Caller{Role: m.Role, Unit: action.UnitProcess, Peer: ch.peer.Evidence(),
 		Claims: action.Claims{Program: m.Program, Version: m.Version, Labels: maps.Clone(m.Labels)}}
 	if agent != nil {
@@ -90,7 +101,7 @@ func (ch *channel) greet(m wire.Hello, agent *peer.Process) {
 	}
 	c.Words = words(c)
 	ch.mu.Lock()
-	ch.hello, ch.agent, ch.caller, ch.everyOp = &m, agent, c, everyOp
+	ch.hello, ch.protocol, ch.agent, ch.caller, ch.everyOp = &m, version, agent, c, everyOp
 	ch.mu.Unlock()
 	go ch.hash(agent)
 }

@@ -99,6 +99,7 @@ func (b *Broker) status() wire.Status {
 	st := wire.Status{State: "ready", BrokerVersion: b.Version, BrokerInstance: b.instance, Endpoint: b.Location.Socket,
 		Profile: Profile, Home: b.Location.Home, Pending: b.queue.Len()}
 	st.Sessions, st.Paused = b.sessions.Live()
+	st.UpdateWaiting = b.updateWaiting()
 	if b.state() == nil {
 		st.State = "locked"
 	}

@@ -25,7 +25,7 @@ func TestB8_BrokerStates(t *testing.T) {
 			return ordinary(nil)(a)
 		}
 	}
-	_, unsupported := wire.Negotiate(7, 9)
+	_, unsupported := wire.Negotiate(7, 9, wire.RoleShim)
 	for _, c := range []struct {
 		name   string
 		answer func(asked) any // nil: no broker
@@ -34,7 +34,7 @@ func TestB8_BrokerStates(t *testing.T) {
 	}{
 		{"missing", nil, "unavailable: ", []string{"yett serve"}},
 		{"locked", refuseOpen(wire.NewError(wire.CodeLocked)), "locked: ", []string{"yett unlock"}},
-		{"unsupported version", refuseHello(unsupported), "protocol_unsupported: ", []string{"Update the broker"}},
+		{"unsupported version", refuseHello(unsupported), "protocol_unsupported: ", []string{"pdate and restart yett"}},
 		{"quarantined", refuseOpen(wire.NewError(wire.CodeQuarantined)), "quarantined: ", []string{"yett audit verify"}},
 		{"not attributed", refuseOpen(wire.NewError(wire.CodeAttributionFailed)), "attribution_failed: ", []string{"Start yett-mcp directly"}},
 	} {

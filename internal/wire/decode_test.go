@@ -198,7 +198,7 @@ func TestActionKinds(t *testing.T) {
 	}
 }
 
-func TestNegotiate(t *testing.T) {
+func TestC12_Negotiate(t *testing.T) {
 	for _, c := range []struct {
 		min, max, want int
 		code           string
@@ -207,23 +207,43 @@ func TestNegotiate(t *testing.T) {
 		{2, 2, 0, CodeProtocolUnsupported}, {2, 9, 0, CodeProtocolUnsupported}, {0, 0, 0, CodeProtocolUnsupported}, {-3, -1, 0, CodeProtocolUnsupported},
 		{2, 1, 0, CodeBadRequest}, {1, 0, 0, CodeBadRequest},
 	} {
-		got, err := Negotiate(c.min, c.max)
-		code := ""
-		if err != nil {
-			code = err.Code
-			if err.NextStep == "" {
-				t.Errorf("%d–%d: no next step", c.min, c.max)
+		for _, role := range []string{RoleShim, RoleNative, RoleCLI} {
+			want, wantCode := c.want, c.code
+			if role == RoleCLI && c.min == 0 && c.max == 0 {
+				want, wantCode = ProtocolStable, ""
+			}
+			got, err := Negotiate(c.min, c.max, role)
+			code := ""
+			if err != nil {
+				code = err.Code
+				if err.NextStep == "" {
+					t.Errorf("%d–%d %s: no next step", c.min, c.max, role)
+				}
+			}
+			if got != want || code != wantCode {
+				t.Errorf("%d–%d %s: %d %q, want %d %q", c.min, c.max, role, got, code, want, wantCode)
 			}
 		}
-		if got != c.want || code != c.code {
-			t.Errorf("%d–%d: %d %q, want %d %q", c.min, c.max, got, code, c.want, c.code)
+	}
+}
+
+func TestC12_TheOlderSideIsNamed(t *testing.T) {
+	for _, c := range []struct {
+		min, max int
+		role     string
+		step     string
+	}{
+		{2, 2, RoleShim, "Update and restart yett"}, {2, 2, RoleNative, "Update and restart yett"}, {2, 2, RoleCLI, "Update and restart yett"},
+		{-1, -1, RoleShim, "Update yett-mcp"}, {0, 0, RoleShim, "Update yett-mcp"}, {0, 0, RoleNative, "Update the client"}, {-1, -1, RoleCLI, "Update yett:"},
+	} {
+		_, err := Negotiate(c.min, c.max, c.role)
+		if err == nil || !strings.HasPrefix(err.NextStep, c.step) {
+			t.Errorf("%d–%d %s: %v, want …%s…", c.min, c.max, c.role, err, c.step)
+			continue
 		}
-	}
-	if _, err := Negotiate(2, 2); !strings.Contains(err.NextStep, "the broker") {
-		t.Errorf("the client is newer: %s", err.NextStep)
-	}
-	if _, err := Negotiate(0, 0); !strings.Contains(err.NextStep, "client") {
-		t.Errorf("the broker is newer: %s", err.NextStep)
+		if err.Data["protocol_min"] != ProtocolMin || err.Data["protocol_max"] != ProtocolMax {
+			t.Errorf("the broker's range: %v", err.Data)
+		}
 	}
 }
 

@@ -51,7 +51,9 @@ type Proof struct {
 	MAC   []byte `json:"mac"`
 }
 
-// Status answers broker.status.
+// Status answers broker.status. Up to Sessions its members belong to
+// ProtocolStable. UpdateWaiting: another program is installed by now than the
+// one that runs, and takes effect at the next start.
 type Status struct {
 	State          string `json:"state"` // ready, locked or quarantined
 	BrokerVersion  string `json:"broker_version"`
@@ -63,6 +65,7 @@ type Status struct {
 	Sessions       int    `json:"sessions"`
 	Paused         int    `json:"paused"` // of the sessions
 	Ledger         string `json:"ledger"` // ok, or why nothing is executed
+	UpdateWaiting  bool   `json:"update_waiting"`
 }
 
 // Challenge answers vault.challenge: how to derive the keys, and a nonce.

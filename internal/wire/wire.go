@@ -33,8 +33,19 @@ const (
 	ProtocolMax = 1
 )
 
-// Negotiate returns the highest version in both ranges.
-func Negotiate(min, max int) (int, *Error) {
+// ProtocolStable is the part that never changes, so that every yett can ask
+// every broker for its status and end it: hello, broker.status and broker.stop
+// in the shapes of docs/protocol.md. The command line falls back to it where
+// the ranges do not meet; nobody can act or ask for access in it.
+const ProtocolStable = 0
+
+// Stable reports whether a method belongs to ProtocolStable. hello is judged
+// before a version is chosen.
+func Stable(method string) bool { return method == MethodBrokerStatus || method == MethodBrokerStop }
+
+// Negotiate returns the highest version that both sides speak, for a client
+// that says hello with this range and role.
+func Negotiate(min, max int, role string) (int, *Error) {
 	if min > max {
 		return 0, Errorf(CodeBadRequest, "protocol_min %d is above protocol_max %d", min, max)
 	}
@@ -42,16 +53,42 @@ func Negotiate(min, max int) (int, *Error) {
 	if max < v {
 		v = max
 	}
-	if v < min || v < ProtocolMin {
-		side := "yett-mcp or the client"
-		if min > ProtocolMax {
-			side = "the broker (yett)"
-		}
-		e := Errorf(CodeProtocolUnsupported, "this broker speaks protocol %d to %d, the client %d to %d", ProtocolMin, ProtocolMax, min, max)
-		e.NextStep = fmt.Sprintf("Update %s, then start it again.", side)
-		return 0, e
+	if v >= min && v >= ProtocolMin {
+		return v, nil
 	}
-	return v, nil
+	if role == RoleCLI && min <= ProtocolStable && ProtocolStable <= max {
+		return ProtocolStable, nil
+	}
+	return 0, unsupported(min, max, role)
+}
+
+// unsupported names the side to update. Both ranges stand in the data, for
+// clients with words of their own.
+func unsupported(min, max int, role string) *Error {
+	e := Errorf(CodeProtocolUnsupported, "The broker speaks protocol %s, the client %s.", versions(ProtocolMin, ProtocolMax), versions(min, max))
+	e.NextStep = OlderSide(min > ProtocolMax, role)
+	return e.With("protocol_min", ProtocolMin).With("protocol_max", ProtocolMax)
+}
+
+// OlderSide is the next step where no version is common: what the person has to
+// update and to start again.
+func OlderSide(brokerIsOlder bool, role string) string {
+	switch {
+	case brokerIsOlder:
+		return "Update and restart yett: install the newer release, then yett stop, yett serve and yett unlock."
+	case role == RoleShim:
+		return "Update yett-mcp, which comes with yett, then restart the agent."
+	case role == RoleCLI:
+		return "Update yett: run the one that the broker was started from."
+	}
+	return "Update the client, then start it again."
+}
+
+func versions(min, max int) string {
+	if min == max {
+		return fmt.Sprint(min)
+	}
+	return fmt.Sprintf("%d to %d", min, max)
 }
 
 // Methods of the agent's side.
