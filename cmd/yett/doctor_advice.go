@@ -1,0 +1,61 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/doctor"
+	"github.com/yett-broker/yett/internal/endpoint"
+)
+
+// nextSteps is what to do about each cause. $FLAG becomes the flag that
+// names the home, where one was given.
+var nextSteps = map[doctor.Cause]string{
+	doctor.NotRunning:       "Start the broker: yett serve$FLAG.",
+	doctor.StaleSocket:      "The broker has ended and left its socket. Start it again: yett serve$FLAG; it removes what it proves to be a leftover.",
+	doctor.UnsafeEndpoint:   "Find out who made it so. Yett uses and removes nothing there: make the directory your own and 0700, or move what is in the way aside.",
+	doctor.NotAnswering:     "Look at the broker's log; end that process and start it again: yett serve$FLAG.",
+	doctor.NotOurBroker:     "Find out who listens there: ss -xlp. Use the yett that lies beside the broker's program.",
+	doctor.NoStatus:         "It may be stopped or overloaded. Look at its log; if it stays so, end the process and start it again: yett serve$FLAG.",
+	doctor.BrokerLocked:     "Unlock it when agents need it: yett unlock$FLAG.",
+	doctor.OtherVersion:     "Restart the broker, so that both are of one release: yett stop$FLAG, then yett serve$FLAG.",
+	doctor.ProgramReplaced:  "Restart the broker when it suits you, and then the agents: the running ones go on as they are.",
+	doctor.ProgramMissing:   "Install yett and yett-mcp into one directory.",
+	doctor.ProgramOpen:      "Whoever can change it can act as it: chmod go-w, and give it to your account or root.",
+	doctor.ByHand:           "Nothing starts it after a login; that is yours to do.",
+	doctor.UnknownService:   "Nothing, if you know who starts the broker.",
+	doctor.Dumpable:         "Stop the broker and look at its log: hardening failed. Something may hold it in a debugger or a container.",
+	doctor.MemoryNotLocked:  "Raise the limit for the broker: ulimit -l, or LimitMEMLOCK in its unit. Encrypted swap does it too.",
+	doctor.NoVault:          "Make one: yett init$FLAG.",
+	doctor.VaultDamaged:     "Leave the file as it is. Restore a backup: yett vault restore FILE$FLAG.",
+	doctor.VaultRolledBack:  "An older file lies in the vault's place. If you did not put it there, find out who did before you unlock.",
+	doctor.NoRecovery:       "Make a recovery code: yett vault recovery-code$FLAG.",
+	doctor.NoPrevious:       "Nothing; the next change of the vault keeps it.",
+	doctor.ReplacedKept:     "It opens with its own passphrase. Remove it when you do not need it any more.",
+	doctor.FileOpen:         "Find out who made it so, then chmod 600 it and give it to your account.",
+	doctor.HomeOpen:         "Find out who made it so, then chmod 700 it and give it to your account.",
+	doctor.HomeMissing:      "Make the vault: yett init$FLAG.",
+	doctor.NoLedger:         "Nothing; the broker makes it at its first start.",
+	doctor.LedgerUnknown:    "Keep the files as they are, and look at: yett audit verify$FLAG.",
+	doctor.LedgerStopped:    "Look at yett audit verify$FLAG and the broker's log.",
+	doctor.DiskFull:         "Make room: without it no action can be recorded, so none is done.",
+	doctor.DiskLow:          "Make room before it runs out.",
+	doctor.DiskUnknown:      "Look at the disk of the data directory.",
+	doctor.ClockBehind:      "Set the clock. Ends of sessions go by another one, but rows and cards carry this time.",
+	doctor.KernelOld:        "Use Linux 6.5 or later, with its own /proc.",
+	doctor.PtraceOpen:       "The broker keeps its own memory shut; agents do not. To shut theirs: sysctl kernel.yama.ptrace_scope=1.",
+	doctor.UserNamespaces:   "Read the program on a card as a hint. Where nothing needs them: sysctl user.max_user_namespaces=0, or AppArmor's restriction.",
+	doctor.NoWatches:        "Raise fs.inotify.max_user_watches or max_user_instances; until then agents on pipes are asked for each action.",
+	doctor.Sandboxed:        "Nothing, if you meant it so: whoever holds the outside can see in.",
+	doctor.ClientMissing:    "Correct the path in that configuration: it belongs beside yett.",
+	doctor.ClientOther:      "Point that configuration at the installed yett-mcp: the broker accepts no other one.",
+	doctor.ClientRelative:   "Write the whole path of yett-mcp there.",
+	doctor.ClientUnreadable: "Look at the file's permissions and size.",
+	doctor.NoClient:         "Add yett-mcp to your agent's MCP servers, with its whole path.",
+	doctor.AsRoot:           "Run broker and agents as an ordinary account.",
+	doctor.SystemUnknown:    "Nothing can be said about it here.",
+}
+
+func advice(loc endpoint.Location, c doctor.Cause) string {
+	return approval.Printable(strings.ReplaceAll(nextSteps[c], "$FLAG", homeFlag(loc)))
+}

@@ -1,0 +1,24 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/yett-broker/yett/internal/doctor"
+	"github.com/yett-broker/yett/internal/endpoint"
+)
+
+// TestDoctorAdvice: each cause has a next step, and no step is for nothing.
+func TestDoctorAdvice(t *testing.T) {
+	for _, c := range doctor.Causes {
+		if s := advice(endpoint.Location{}, c); !strings.HasSuffix(s, ".") || strings.Contains(s, "$") {
+			t.Errorf("%s: no next step, but %q", c, s)
+		}
+	}
+	if len(nextSteps) != len(doctor.Causes) {
+		t.Errorf("%d next steps for %d causes", len(nextSteps), len(doctor.Causes))
+	}
+	if s := advice(endpoint.Location{Home: "/h", Test: true}, doctor.NoVault); s != "Make one: yett init --home /h." {
+		t.Errorf("the home is not named: %q", s)
+	}
+}
