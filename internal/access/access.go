@@ -26,6 +26,7 @@ import (
 // Kinds of credentials.
 const (
 	KindBearer = "bearer"  // an HTTP bearer token, for one origin
+	KindHeader = "header"  // a value in a header of its own, for one origin
 	KindSSHKey = "ssh-key" // a private key, for the hosts that name it
 )
 
@@ -47,7 +48,9 @@ type Policy struct {
 type Credential struct {
 	Name     string
 	Kind     string
-	Origin   Origin // bearer
+	Origin   Origin // bearer, header
+	Header   string // header: its canonical name
+	Prefix   string // header: what stands before the value
 	Insecure bool   // plain http to other than loopback was asked for
 	Private  bool   // the place may lie in a private address range
 

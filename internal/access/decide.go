@@ -59,6 +59,14 @@ func (p *Policy) outsideHTTP(c *Capability, h *action.HTTP) string {
 	if !slices.ContainsFunc(c.Paths, func(pattern string) bool { return matchPath(pattern, h.Path) }) {
 		return "the path is not among those of the capability"
 	}
+	if cred := p.credentials[c.Credential]; cred.Kind == KindHeader {
+		own := action.FoldHeader(cred.Header)
+		for _, header := range h.Headers {
+			if action.FoldHeader(header.Name) == own {
+				return "header " + cred.Header + " belongs to the credential"
+			}
+		}
+	}
 	own := ownParameter(p.credentials[c.Credential].Kind)
 	for _, name := range h.QueryNames() {
 		if own != "" && action.FoldParameter(name) == own {

@@ -69,6 +69,9 @@ func (p *Policy) describe() map[string]map[string]entry {
 	}
 	for name, c := range p.credentials {
 		e := entry{{"kind", c.Kind}, {"place", c.place}}
+		if c.Kind == KindHeader {
+			e = append(e, field{"header", c.Header + ": " + strconv.QuoteToASCII(c.Prefix+"…")})
+		}
 		e = e.flag("insecure", c.Insecure, "plain http without protection")
 		e = e.flag("private", c.Private, "may lie in a private network")
 		out["credential"][name] = e

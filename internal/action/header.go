@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// refusedHeaders are headers that an agent may not set, spelled as foldHeader
+// refusedHeaders are headers that an agent may not set, spelled as FoldHeader
 // spells them: hop-by-hop and framing, where the request goes, which method
 // or path an upstream reads, who asks, credentials, and those whose answer
 // could not be scrubbed.
@@ -71,7 +71,7 @@ func canonicalHeaders(in map[string]string) ([]Header, *Refusal) {
 		if !isToken(name) {
 			return nil, outside("header name %q is not an HTTP token", name)
 		}
-		folded := foldHeader(name)
+		folded := FoldHeader(name)
 		if why := refusedHeader(folded); why != "" {
 			return nil, outside("header %s may not be set: %s", name, why)
 		}
@@ -104,9 +104,26 @@ func refusedHeader(folded string) string {
 	return ""
 }
 
-// foldHeader spells a name as a CGI-like upstream cannot tell it apart: such
+// CredentialHeader returns a header that is to carry a credential in canonical
+// form, or why it may not: it must mean nothing else to the connection, to
+// routing or to the upstream's reading of the message.
+func CredentialHeader(name string) (canonical, why string) {
+	if !isToken(name) {
+		return "", "is not an HTTP token"
+	}
+	folded := FoldHeader(name)
+	if why := refusedHeader(folded); why != "" && folded != "authorization" {
+		return "", "carries no credential of this kind"
+	}
+	if folded == "user-agent" || folded == "accept" || strings.HasPrefix(folded, "content-") {
+		return "", "carries no credential: it describes the message"
+	}
+	return textproto.CanonicalMIMEHeaderKey(name), ""
+}
+
+// FoldHeader spells a name as a CGI-like upstream cannot tell it apart: such
 // servers hand 'X_Method.Override' and 'X-Method-Override' on as one variable.
-func foldHeader(name string) string {
+func FoldHeader(name string) string {
 	b := []byte(name)
 	for i, c := range b {
 		switch {

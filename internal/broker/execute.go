@@ -76,7 +76,7 @@ func (b *Broker) executeHTTP(way *sending, open *unlocked, op *operation, secret
 	target := httpexec.Target{Scheme: cred.Origin.Scheme, Host: cred.Origin.Host, Port: cred.Origin.Port,
 		Private: cred.Private, Insecure: cred.Insecure, Session: op.session.ID,
 		Begin: way.begin, Sent: way.sent}
-	res, err := b.HTTP.Do(way.ctx, target, httpexec.Credential{Kind: cred.Kind, Secret: secret}, *op.request.HTTP)
+	res, err := b.HTTP.Do(way.ctx, target, httpexec.Credential{Kind: cred.Kind, Header: cred.Header, Prefix: cred.Prefix, Secret: secret}, *op.request.HTTP)
 	if err != nil {
 		var e *httpexec.Error
 		if !errors.As(err, &e) || e.MaybeSent {

@@ -195,8 +195,8 @@ func (ch *channel) usable(name string, value []byte) *wire.Error {
 	case !ok || len(value) == 0: // the vault says so
 	case c.Kind == access.KindSSHKey:
 		_, why = sshexec.ParseKey(value)
-	case c.Kind == access.KindBearer && bytes.ContainsFunc(bytes.TrimRight(value, "\r\n"), func(r rune) bool { return r > 0x7e }):
-		why = errors.New("a bearer token is ASCII only")
+	case bytes.ContainsFunc(bytes.TrimRight(value, "\r\n"), func(r rune) bool { return r > 0x7e }):
+		why = errors.New("a token is ASCII only")
 	}
 	if why == nil {
 		return nil

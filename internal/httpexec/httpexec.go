@@ -54,7 +54,9 @@ type Target struct {
 // Credential is what is put into the request, and where. Secret is lent: it is
 // not kept, and not changed.
 type Credential struct {
-	Kind   string // "bearer"
+	Kind   string // "bearer", or "header" with the two fields below
+	Header string // the header that carries the value
+	Prefix string // what stands before it there
 	Secret []byte
 }
 
@@ -122,7 +124,7 @@ func (e *Executor) Do(ctx context.Context, t Target, c Credential, r action.HTTP
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	if err := checkRequest(r); err != nil {
+	if err := checkRequest(r, c); err != nil {
 		return nil, err
 	}
 	deadline := time.Now().Add(t.Timeout)

@@ -45,8 +45,10 @@ func newPool() *pool {
 
 func (p *pool) key(t Target, c Credential) poolKey {
 	m := hmac.New(sha256.New, p.salt[:])
-	m.Write([]byte(c.Kind))
-	m.Write([]byte{0})
+	for _, s := range []string{c.Kind, c.Header, c.Prefix} {
+		m.Write([]byte(s))
+		m.Write([]byte{0})
+	}
 	m.Write(c.Secret)
 	k := poolKey{scheme: t.Scheme, host: t.Host, port: t.Port, private: t.Private, insecure: t.Insecure, session: t.Session}
 	m.Sum(k.credential[:0])

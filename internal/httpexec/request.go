@@ -14,14 +14,17 @@ const minSecret = 8
 // check refuses a credential that a header cannot carry unchanged. A stored
 // line break would end the header; the text must not say what stands around it.
 func (c Credential) check() error {
-	if c.Kind != "bearer" {
+	switch {
+	case c.Kind == "header" && (!isToken(c.Header) || !isPrefix(c.Prefix)):
+		return notSent(errors.New("the header of the credential is not one that is sent"))
+	case c.Kind != "bearer" && c.Kind != "header":
 		return notSent(errors.New("the kind of the credential is not known here"))
 	}
 	if len(c.Secret) < minSecret {
 		return notSent(errors.New("the stored credential is too short"))
 	}
 	for _, b := range c.Secret {
-		if b < 0x20 || b >= 0x7f { // no bearer token has these: they come with copy and paste
+		if b < 0x20 || b >= 0x7f { // no token has these: they come with copy and paste
 			return notSent(errors.New("the stored credential has a line break, control character or character beyond ASCII in it"))
 		}
 	}
@@ -29,6 +32,23 @@ func (c Credential) check() error {
 		return notSent(errors.New("the stored credential begins or ends with a space"))
 	}
 	return nil
+}
+
+// place is the header that carries the credential, and what stands before it.
+func (c Credential) place() (header, prefix string) {
+	if c.Kind == "bearer" {
+		return "Authorization", "Bearer "
+	}
+	return c.Header, c.Prefix
+}
+
+func isPrefix(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // fixedHeaders are those that an agent may not set: they frame the message,
@@ -46,7 +66,8 @@ var fixedHeaders = map[string]bool{
 
 // checkRequest refuses what has no place in a canonical action. The access
 // rules refuse the same earlier and with better words; here it guards the wire.
-func checkRequest(r action.HTTP) error {
+func checkRequest(r action.HTTP, c Credential) error {
+	own, _ := c.place()
 	if !isToken(r.Method) || r.Method == "CONNECT" || r.Method == "TRACE" {
 		return outside("the method is not one that is sent")
 	}
@@ -61,7 +82,7 @@ func checkRequest(r action.HTTP) error {
 			return outside("a header name is not a token")
 		}
 		// Some servers read an underscore in a header name as a hyphen.
-		if fixedHeaders[strings.ReplaceAll(strings.ToLower(h.Name), "_", "-")] {
+		if folded := action.FoldHeader(h.Name); fixedHeaders[folded] || folded == action.FoldHeader(own) {
 			return outside("header " + h.Name + " is not set by agents")
 		}
 		for i := range len(h.Value) {
@@ -96,7 +117,7 @@ func isToken(s string) bool {
 // message returns the request as it goes over the wire, without the body. It
 // holds the secret: the caller wipes it. room is spare capacity for a body.
 func message(t Target, c Credential, r action.HTTP, room int) []byte {
-	size := 256 + len(r.Method) + len(r.Path) + len(r.Query) + len(t.Host) + len(c.Secret) + room
+	size := 256 + len(r.Method) + len(r.Path) + len(r.Query) + len(t.Host) + len(c.Header) + len(c.Prefix) + len(c.Secret) + room
 	for _, h := range r.Headers {
 		size += len(h.Name) + len(h.Value) + 4
 	}
@@ -126,7 +147,10 @@ func message(t Target, c Credential, r action.HTTP, room int) []byte {
 	} else {
 		b = appendHeader(b, "Accept-Encoding", "gzip")
 	}
-	b = append(b, "Authorization: Bearer "...)
+	header, prefix := c.place()
+	b = append(b, header...)
+	b = append(b, ": "...)
+	b = append(b, prefix...)
 	b = append(b, c.Secret...)
 	b = append(b, "\r\n"...)
 	if len(r.Body) > 0 || r.Method == "POST" || r.Method == "PUT" || r.Method == "PATCH" {
