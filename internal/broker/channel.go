@@ -429,5 +429,6 @@ func isManagement(m string) bool {
 	case "broker", "vault", "secret", "approval", "activity":
 		return true
 	}
-	return m == wire.MethodSessionList || m == wire.MethodSessionPaused || m == wire.MethodSessionRevoke || m == wire.MethodAccessApply || m == wire.MethodAccessShow
+	return m == wire.MethodSessionList || m == wire.MethodSessionPaused || m == wire.MethodSessionRevoke || m == wire.MethodAccessApply || m == wire.MethodAccessShow ||
+		m == wire.MethodAccessText || m == wire.MethodAccessTest
 }

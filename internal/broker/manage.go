@@ -55,6 +55,8 @@ func (ch *channel) manage(method string, m wire.Managed) (any, *wire.Error) {
 		return managed(m, ch.listActivity)
 	case wire.MethodAccessShow:
 		return ch.showAccess()
+	case wire.MethodAccessTest:
+		return managed(m, ch.testAccess)
 	case wire.MethodAccessApply:
 		return managed(m, func(r wire.AccessApply) (any, *wire.Error) { return ch.apply(r, m) })
 	}
@@ -67,6 +69,8 @@ func (ch *channel) manageProven(method string, m wire.Managed) (any, *wire.Error
 	switch method {
 	case wire.MethodActivityRead:
 		work = ch.readActivity
+	case wire.MethodAccessText:
+		work = ch.accessText
 	case wire.MethodSecretSet, wire.MethodSecretRotate:
 		work = func() (any, *wire.Error) {
 			return managed(m, func(r wire.SecretSet) (any, *wire.Error) { return ch.setSecret(r, method == wire.MethodSecretRotate) })

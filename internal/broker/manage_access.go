@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/yett-broker/yett/internal/access"
+	"github.com/yett-broker/yett/internal/action"
 	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/vault"
 	"github.com/yett-broker/yett/internal/wire"
@@ -28,15 +29,15 @@ func (ch *channel) apply(r wire.AccessApply, m wire.Managed) (any, *wire.Error) 
 	if open == nil {
 		return nil, wire.NewError(wire.CodeLocked)
 	}
-	next, err := access.Parse([]byte(r.File))
-	if err != nil {
-		return nil, badFile(err)
+	text, next, fail := ch.nextFile(r)
+	if fail != nil {
+		return nil, fail
 	}
 	before, err := b.Vault.Secrets()
 	if err != nil {
 		return nil, ch.vaultFailed("listing the credentials", err)
 	}
-	result := wire.AccessApplied{Difference: next.Diff(open.policy), Warnings: []string{}, Voided: []string{}}
+	result := wire.AccessApplied{Difference: next.Diff(open.policy), Warnings: []string{}, Voided: []string{}, Missing: []string{}}
 	for _, loss := range losses(before, next) {
 		result.Difference += "! the value of " + loss.name + " is lost: " + loss.why + "\n"
 		result.Voided = append(result.Voided, loss.name)
@@ -48,7 +49,11 @@ func (ch *channel) apply(r wire.AccessApply, m wire.Managed) (any, *wire.Error) 
 		if fail := ch.row("access.applied", map[string]any{"difference": result.Difference}, nil); fail != nil {
 			return nil, fail
 		}
-		voided, fail := ch.replacePolicy(next, []byte(r.File))
+		var over *access.Policy // what an addition was made to
+		if r.Add {
+			over = open.policy
+		}
+		voided, fail := ch.replacePolicy(next, text, over)
 		if fail != nil {
 			ch.row("access.applied", nil, map[string]any{"code": fail.Code})
 			return nil, fail
@@ -61,10 +66,67 @@ func (ch *channel) apply(r wire.AccessApply, m wire.Managed) (any, *wire.Error) 
 	}
 	for _, c := range next.Credentials() {
 		if !slices.ContainsFunc(infos, func(i vault.SecretInfo) bool { return i.Name == c.Name && i.Set }) {
+			result.Missing = append(result.Missing, c.Name)
 			result.Warnings = append(result.Warnings, "the credential "+c.Name+" has no value yet: yett secret set "+c.Name)
 		}
 	}
 	return result, nil
+}
+
+// nextFile returns the file that is to be applied, and what it says.
+func (ch *channel) nextFile(r wire.AccessApply) ([]byte, *access.Policy, *wire.Error) {
+	text := []byte(r.File)
+	if r.Add {
+		applied, err := ch.b.Vault.Policy()
+		if err != nil {
+			return nil, nil, ch.vaultFailed("reading the applied access file", err)
+		}
+		if text, err = access.Add(applied, text); err != nil {
+			return nil, nil, badFile(err)
+		}
+	}
+	next, err := access.Parse(text)
+	if err != nil {
+		return nil, nil, badFile(err)
+	}
+	return text, next, nil
+}
+
+// accessText returns the file that is applied, comments and all.
+func (ch *channel) accessText() (any, *wire.Error) {
+	text, err := ch.b.Vault.Policy()
+	if err != nil {
+		return nil, ch.vaultFailed("reading the applied access file", err)
+	}
+	if fail := ch.row("access.read", nil, nil); fail != nil {
+		return nil, fail
+	}
+	return wire.AccessText{File: string(text)}, nil
+}
+
+// testAccess says what the applied file says to an action, were its capability
+// granted. Whoever may list the capabilities may ask.
+func (ch *channel) testAccess(r wire.AccessTest) (any, *wire.Error) {
+	open := ch.b.state()
+	if open == nil {
+		return nil, wire.NewError(wire.CodeLocked)
+	}
+	c, ok := open.policy.Capability(r.Capability)
+	if !ok {
+		return wire.AccessTested{Code: access.CodeUnknown, Message: "there is no such capability"}, nil
+	}
+	request := action.Request{Capability: r.Capability}
+	var refusal *action.Refusal
+	if c.Kind == action.KindHTTP {
+		request.HTTP, refusal = r.Action.HTTP()
+	} else {
+		request.SSH, refusal = r.Action.SSH()
+	}
+	if refusal != nil {
+		return wire.AccessTested{Code: refusal.Code, Message: refusal.Detail}, nil
+	}
+	d := open.policy.Decide(func(string) bool { return true }, request)
+	return wire.AccessTested{Allowed: d.Allowed, Code: d.Code, Message: d.Detail, Confirm: c.Confirm}, nil
 }
 
 type loss struct{ name, why string }
@@ -103,13 +165,19 @@ func badFile(err error) *wire.Error {
 }
 
 // replacePolicy saves the file and takes back every grant and card whose
-// capability now says something else than its card did.
-func (ch *channel) replacePolicy(next *access.Policy, text []byte) ([]string, *wire.Error) {
+// capability now says something else than its card did. What was made from the
+// policy over is refused when another was applied meanwhile.
+func (ch *channel) replacePolicy(next *access.Policy, text []byte, over *access.Policy) ([]string, *wire.Error) {
 	b := ch.b
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.open == nil {
 		return nil, wire.NewError(wire.CodeLocked)
+	}
+	if over != nil && b.open.policy != over {
+		e := wire.Errorf(wire.CodeBusy, "Another access file was applied at the same moment; this one was not.")
+		e.NextStep = "Run it again."
+		return nil, e
 	}
 	var declared []vault.Declared
 	for _, d := range next.Declared() {

@@ -23,6 +23,8 @@ const (
 	MethodSecretRemove    = "secret.remove"
 	MethodAccessApply     = "access.apply"
 	MethodAccessShow      = "access.show"
+	MethodAccessText      = "access.text" // the file that is applied, by proof
+	MethodAccessTest      = "access.test" // what would be said to one action
 	MethodApprovalList    = "approval.list"
 	MethodApprovalApprove = "approval.approve"
 	MethodApprovalDeny    = "approval.deny"
@@ -129,17 +131,39 @@ type Secret struct {
 }
 
 // AccessApply carries an access file. With DryRun only the difference comes
-// back and no proof is needed.
+// back and no proof is needed. With Add the file is added to the one that is
+// applied, in which nothing is replaced.
 type AccessApply struct {
 	File   string `json:"file"`
 	DryRun bool   `json:"dry_run"`
+	Add    bool   `json:"add,omitempty" wire:"optional"`
 }
 
 // AccessApplied answers access.apply.
 type AccessApplied struct {
 	Difference string   `json:"difference"`
 	Warnings   []string `json:"warnings"`
-	Voided     []string `json:"voided"` // values that lost their place and must be set again
+	Voided     []string `json:"voided"`  // values that lost their place and must be set again
+	Missing    []string `json:"missing"` // credentials without a value
+}
+
+// AccessText answers access.text.
+type AccessText struct {
+	File string `json:"file"`
+}
+
+// AccessTest asks what the applied file says to one action. Nothing is done.
+type AccessTest struct {
+	Capability string `json:"capability"`
+	Action     Action `json:"action"`
+}
+
+// AccessTested answers access.test. Code and Message say why it is not allowed.
+type AccessTested struct {
+	Allowed bool   `json:"allowed"`
+	Code    string `json:"code,omitempty"`
+	Message string `json:"message,omitempty"`
+	Confirm string `json:"confirm,omitempty"` // how often the person is asked
 }
 
 // ApprovalList asks for the waiting cards, or for one of them.
