@@ -19,7 +19,7 @@ func createFile(d disk, path string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(fill(d, f, data), f.Close()); err != nil {
+	if err := errors.Join(fill(d, f, data, 0o600), f.Close()); err != nil {
 		return errors.Join(fmt.Errorf("writing %s: %w", filepath.Base(path), err), d.remove(path))
 	}
 	if err := d.syncDir(filepath.Dir(path)); err != nil {

@@ -32,7 +32,16 @@ func WriteFile(path string, data []byte, keepPrevious bool) error {
 	return writeFile(realDisk{}, path, data, keepPrevious)
 }
 
-func writeFile(d disk, path string, data []byte, keepPrevious bool) (err error) {
+// ReplaceFile is WriteFile for a file that has a mode of its own.
+func ReplaceFile(path string, data []byte, mode os.FileMode) error {
+	return replaceFile(realDisk{}, path, data, mode, false)
+}
+
+func writeFile(d disk, path string, data []byte, keepPrevious bool) error {
+	return replaceFile(d, path, data, 0o600, keepPrevious)
+}
+
+func replaceFile(d disk, path string, data []byte, mode os.FileMode, keepPrevious bool) (err error) {
 	old, err := regularOrAbsent(path)
 	if err != nil {
 		return err
@@ -46,7 +55,7 @@ func writeFile(d disk, path string, data []byte, keepPrevious bool) (err error) 
 	}()
 	// A crash from here to the rename leaves a temporary file, mode 0600, that
 	// nobody reads; RemoveLeftovers takes it away. Path is untouched.
-	if err := writeTemp(d, temp, data); err != nil {
+	if err := writeTemp(d, temp, data, mode); err != nil {
 		return fmt.Errorf("writing a new %s: %w", filepath.Base(path), err)
 	}
 	if keepPrevious && old {
@@ -73,17 +82,17 @@ func writeFile(d disk, path string, data []byte, keepPrevious bool) (err error) 
 // writeTemp makes the file, fills it and syncs it. The mode is set through
 // the descriptor, before the first byte, because the umask may have taken
 // bits away.
-func writeTemp(d disk, temp string, data []byte) (err error) {
+func writeTemp(d disk, temp string, data []byte, mode os.FileMode) (err error) {
 	f, err := d.create(temp)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	return fill(d, f, data)
+	return fill(d, f, data, mode)
 }
 
-func fill(d disk, f *os.File, data []byte) error {
-	if err := d.chmod(f, 0o600); err != nil {
+func fill(d disk, f *os.File, data []byte, mode os.FileMode) error {
+	if err := d.chmod(f, mode); err != nil {
 		return err
 	}
 	n, err := d.write(f, data)
