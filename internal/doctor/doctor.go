@@ -84,7 +84,7 @@ func Examine(ctx context.Context, s Subject) Report {
 	add(clientFindings(s)...)
 	add(homeFindings(s.Location.Home)...)
 	add(vaultFindings(s.Location.Home)...)
-	add(ledgerFindings(s.Location.Home, s.Broker)...)
+	add(ledgerFindings(ctx, s.Location.Home, s.Broker)...)
 	add(diskFindings(s.Location.Home)...)
 	add(clockFinding(s.Location.Home))
 	add(systemFindings(r.Running)...)

@@ -49,16 +49,25 @@ func serviceFinding(pid int) Finding {
 	if err != nil {
 		return weaker("service", approval.Printable(err.Error()), UnknownService)
 	}
-	for line := range strings.Lines(string(text)) {
+	if unit := unitOf(string(text)); unit != "" {
+		return good("service", "systemd runs the broker as "+approval.Printable(unit))
+	}
+	return weaker("service", "the broker was started by hand", ByHand)
+}
+
+// unitOf is the service in the text of a /proc/PID/cgroup. A whole login is a
+// service too, user@UID.service, and no owner of what runs in it.
+func unitOf(cgroup string) string {
+	for line := range strings.Lines(cgroup) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
 		if len(parts) != 3 || parts[1] != "" && parts[1] != "name=systemd" {
 			continue
 		}
 		if unit := path.Base(parts[2]); strings.HasSuffix(unit, ".service") && !strings.HasPrefix(unit, "user@") {
-			return good("service", "systemd runs the broker as "+approval.Printable(unit))
+			return unit
 		}
 	}
-	return weaker("service", "the broker was started by hand", ByHand)
+	return ""
 }
 
 // memoryFindings say how well the broker keeps its memory from others.

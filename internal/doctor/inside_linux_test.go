@@ -1,0 +1,45 @@
+package doctor
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// TestDoctorDumpable: a process that hides nothing, this one, is told.
+func TestDoctorDumpable(t *testing.T) {
+	if f := dumpFinding(os.Getpid()); f.Level != Bad || f.Cause != Dumpable {
+		t.Errorf("%+v", f)
+	}
+}
+
+func TestDoctorPtraceScope(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "scope")
+	if f := ptraceFinding(path); f.Cause != PtraceOpen {
+		t.Errorf("without Yama: %+v", f)
+	}
+	for text, cause := range map[string]Cause{"0\n": PtraceOpen, "1\n": "", "2\n": "", "3\n": ""} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if f := ptraceFinding(path); f.Cause != cause {
+			t.Errorf("%q: %+v", text, f)
+		}
+	}
+}
+
+// TestDoctorService: a unit owns the broker, a login does not.
+func TestDoctorService(t *testing.T) {
+	for text, unit := range map[string]string{
+		"0::/user.slice/user-1000.slice/user@1000.service/app.slice/yett.service\n":                       "yett.service",
+		"12:pids:/x\n1:name=systemd:/system.slice/yett@ada.service\n0::/\n":                               "yett@ada.service",
+		"0::/user.slice/user-1000.slice/user@1000.service/app.slice/app-org.gnome.Terminal.slice/v.scope": "",
+		"0::/user.slice/user-1000.slice/user@1000.service\n":                                              "",
+		"4:cpu:/other.service\n0::/\n":                                                                    "",
+		"":                                                                                                "",
+	} {
+		if got := unitOf(text); got != unit {
+			t.Errorf("%q: %q", text, got)
+		}
+	}
+}
