@@ -1,7 +1,6 @@
 package yetttest
 
 import (
-	"bufio"
 	"fmt"
 	"net"
 	"os"
@@ -20,7 +19,7 @@ func second(t testing.TB) *puppet {
 	c, err := net.Dial("unix", Bin(filepath.Join("second", secondSocket)))
 	must(t, err)
 	t.Cleanup(func() { c.Close() })
-	p := &puppet{t: t, in: c, out: bufio.NewReaderSize(c, 64<<10)}
+	p := &puppet{t: t, in: c, out: newLines(c), from: c}
 	if said, err := p.hear(); err != nil || said != "up" {
 		t.Fatalf("the second account says %q, %v", said, err)
 	}

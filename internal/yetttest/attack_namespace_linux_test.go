@@ -171,7 +171,7 @@ func heirOf(t *testing.T, pid int, conn *os.File) *puppet {
 		outW.Close()
 		if c.Process.Pid == pid {
 			t.Cleanup(func() { in.Close(); c.Process.Kill(); c.Wait(); out.Close() })
-			h := &puppet{t: t, pid: pid, in: in, out: newLines(out)}
+			h := &puppet{t: t, pid: pid, in: in, out: newLines(out), from: out}
 			h.hear()
 			return h
 		}

@@ -203,7 +203,8 @@ func (s *puppetState) environment(fd int) []string {
 	after := *s
 	after.FD = fd
 	raw, _ := json.Marshal(after)
-	return []string{puppetVariable + "=" + string(raw), "GORACE=" + os.Getenv("GORACE")}
+	return []string{puppetVariable + "=" + string(raw), "GORACE=" + os.Getenv("GORACE"),
+		"GODEBUG=asyncpreemptoff=1"} // a signal of its own runtime would stop a traced one
 }
 
 // inheritable returns a duplicate of the connection that an exec keeps.
@@ -365,7 +366,8 @@ type puppet struct {
 	t      testing.TB
 	pid    int
 	in     io.Writer
-	out    *bufio.Reader
+	out    *bufio.Reader // over from
+	from   interface{ SetReadDeadline(time.Time) error }
 	exited <-chan struct{} // of the first process of this puppet
 }
 
@@ -400,7 +402,7 @@ func startPuppet(t testing.TB, c *exec.Cmd) *puppet {
 		<-exited
 		out.Close()
 	})
-	p := &puppet{t: t, pid: c.Process.Pid, in: in, out: bufio.NewReaderSize(out, 64<<10), exited: exited}
+	p := &puppet{t: t, pid: c.Process.Pid, in: in, out: newLines(out), from: out, exited: exited}
 	p.hear()
 	return p
 }
@@ -410,6 +412,7 @@ func newLines(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(r, 64<<10)
 // hear waits for an answer.
 func (p *puppet) hear() (string, error) {
 	p.t.Helper()
+	p.from.SetReadDeadline(time.Now().Add(2 * Patience))
 	line, err := p.out.ReadString('\n')
 	if err != nil || len(line) < 4 {
 		p.t.Fatalf("the puppet is gone: %v %q", err, line)
