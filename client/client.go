@@ -13,6 +13,13 @@
 // this package is the caller in the broker's eyes; nothing here proves more
 // than the kernel does.
 //
+// A broker that cannot be used is an *UnavailableError, whose Cause tells the
+// states apart: nothing there, a leftover, starting, stopped or silent, a path
+// that this program may not reach, and somebody else in its place. Locked,
+// quarantined and protocol_unsupported are *Error values of the broker. None of
+// them ends anything for good: dial again later, and open a new session, which
+// needs a new decision. Nothing here starts a broker.
+//
 // The bytes on the socket are described by docs/protocol.md: JSON-RPC 2.0, one
 // message a line. Refusals are *Error values with a code, a sentence for the
 // program and a next step for the person. Nothing is ever sent twice: when the
@@ -22,6 +29,7 @@ package client
 
 import (
 	"github.com/yett-broker/yett/internal/action"
+	"github.com/yett-broker/yett/internal/endpoint"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -66,6 +74,21 @@ type (
 	NotSent = wire.NotSent
 	// State is the state of an operation.
 	State = action.State
+	// UnavailableError is a broker that was not reached or not proven.
+	UnavailableError = endpoint.UnavailableError
+	// Cause is why a broker is unavailable.
+	Cause = endpoint.Cause
+)
+
+// Causes of an UnavailableError.
+const (
+	NotRunning   = endpoint.NotRunning   // there is no socket
+	Stale        = endpoint.Stale        // a broker has ended and left its socket
+	Starting     = endpoint.Starting     // a service manager is starting it
+	Forbidden    = endpoint.Forbidden    // this program may not reach the socket
+	Unsafe       = endpoint.Unsafe       // the way to the socket is open to others, or not as the contract says
+	NotAnswering = endpoint.NotAnswering // it is stopped or silent
+	Imposter     = endpoint.Imposter     // whoever listens was not proven to be the broker
 )
 
 // States of an operation.
@@ -83,6 +106,11 @@ type Options struct {
 	Version string
 	Role    string // RoleNative when empty
 	Labels  map[string]string
+
+	// Stable asks for the part of the protocol that never changes, which
+	// reaches a broker of any release: it can be asked for its status and
+	// stopped, by RoleCLI, and nothing else.
+	Stable bool
 }
 
 // ClosedError reports that the channel ended before a reply came. When Sent is

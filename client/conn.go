@@ -84,7 +84,23 @@ func DialLocation(ctx context.Context, loc endpoint.Location, o Options) (*Conn,
 	if err != nil {
 		return nil, fmt.Errorf("reaching the broker: %w", err)
 	}
-	return greet(ctx, ec, o)
+	c, err := greet(ctx, ec, o)
+	if err != nil {
+		return nil, silent(loc, err)
+	}
+	return c, nil
+}
+
+// silent tells a broker that does not greet, and one that somebody else speaks
+// for, from one that refuses the greeting.
+func silent(loc endpoint.Location, err error) error {
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return &UnavailableError{Cause: NotAnswering, Socket: loc.Socket, Err: err}
+	case errors.Is(err, endpoint.ErrSender):
+		return &UnavailableError{Cause: Imposter, Socket: loc.Socket, Err: err}
+	}
+	return err
 }
 
 // greet is the first exchange on a channel whose broker has proven itself.
@@ -95,8 +111,12 @@ func greet(ctx context.Context, s stream, o Options) (*Conn, error) {
 	if role == "" {
 		role = RoleNative
 	}
+	min, max := wire.ProtocolMin, wire.ProtocolMax
+	if o.Stable {
+		min, max = wire.ProtocolStable, wire.ProtocolStable
+	}
 	err := c.Call(ctx, wire.MethodHello, wire.Hello{
-		ProtocolMin: wire.ProtocolMin, ProtocolMax: wire.ProtocolMax,
+		ProtocolMin: min, ProtocolMax: max,
 		Program: o.Program, Version: o.Version, Role: role, Labels: o.Labels,
 	}, &c.hello)
 	if err != nil {

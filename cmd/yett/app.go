@@ -92,8 +92,16 @@ func unavailable(loc endpoint.Location, err error) error {
 		e.Message, e.NextStep = "The broker is not running.", "Start it: "+serve+"."
 	case endpoint.Stale:
 		e.Message, e.NextStep = "The broker has ended and left its socket.", "Start it again: "+serve+"."
+	case endpoint.Starting:
+		e.Message, e.NextStep = "The service manager is starting the broker.", "Try again in a moment; if it stays so, look at the service's log."
+	case endpoint.Forbidden:
+		e.Message = fmt.Sprintf("This process may not reach the broker's socket (%v).", u.Err)
+		e.NextStep = "Run it outside the sandbox, or allow the socket there: " + loc.Socket + "."
 	case endpoint.NotAnswering:
 		e.Message, e.NextStep = "The broker is there but does not answer.", "Look at its log; end it and start it again: "+serve+"."
+	case endpoint.Unsafe:
+		e.Message = fmt.Sprintf("The way to the broker's socket is not safe to use: %v; nothing was sent.", u.Err)
+		e.NextStep = "Find out who made it so, and put it right; Yett removes nothing that it did not make."
 	default:
 		e.Message = fmt.Sprintf("What listens at %s was not proven to be your broker (%v); nothing was sent.", loc.Socket, u.Err)
 		e.NextStep = "Find out who listens there (ss -xlp) before you go on."

@@ -62,14 +62,16 @@ func (a *app) serve(ctx context.Context, unused time.Duration, onSuspend bool) e
 			NextStep: "Use Linux 6.5 or later."}
 	}
 	log := slog.New(slog.NewTextHandler(a.stderr, nil))
+	started := takeStart()
 	scrubEnvironment()
 	signal.Ignore(syscall.SIGXFSZ) // a limit on file sizes shows as a failed write, not as an end
 	syscall.Umask(0o077)
+	os.Chdir("/") // a directory that somebody wants to unmount or remove is not held
 	v, err := vault.Load(loc.Home)
 	if err != nil {
 		return vaultUnusable(loc, err)
 	}
-	listener, err := endpoint.Listen(loc)
+	listener, err := started.listen(loc)
 	if err != nil {
 		return cannotListen(loc, err)
 	}
@@ -96,7 +98,11 @@ func (a *app) serve(ctx context.Context, unused time.Duration, onSuspend bool) e
 		defer watchSuspend(ctx, log, b)()
 	}
 	log.Info("serving, locked", "version", version, "endpoint", loc.Socket, "home", loc.Home)
-	err = b.Serve(ctx, listener, listener.Close)
+	w := watchEndpoint(ctx, log, started.manager, listener, b)
+	err = b.Serve(w.ctx, listener, func() error { w.end(); return listener.Close() })
+	if lost := w.lost(); lost != nil {
+		return cannotBeReached(loc, lost)
+	}
 	log.Info("stopped")
 	return err
 }
@@ -150,7 +156,10 @@ func cannotListen(loc endpoint.Location, err error) error {
 	e := wire.Errorf(wire.CodeInternal, "The broker cannot listen at %s: %v.", loc.Socket, err)
 	var used *endpoint.InUseError
 	var unsafe *endpoint.UnsafeError
+	var passed *endpoint.InheritedError
 	switch {
+	case errors.As(err, &passed):
+		e.NextStep = "Correct the service manager's socket unit: one listener named " + endpoint.InheritedName + " at " + loc.Socket + ", mode 0600, in a directory of mode 0700."
 	case errors.As(err, &used) && used.Answering:
 		e.Message, e.NextStep = fmt.Sprintf("A broker is running already (%s).", used.Holder), "Use it, or stop it first: yett stop"+homeFlag(loc)+"."
 	case errors.As(err, &used):
@@ -159,6 +168,12 @@ func cannotListen(loc endpoint.Location, err error) error {
 	case errors.As(err, &unsafe):
 		e.NextStep = "Find out who put it there; Yett removes nothing that it did not make."
 	}
+	return e
+}
+
+func cannotBeReached(loc endpoint.Location, err error) error {
+	e := wire.Errorf(wire.CodeInternal, "The broker ended itself, since nobody can reach it any more, not even to lock it: %v. Every session has ended.", err)
+	e.NextStep = "A logout takes the runtime directory away. Start it again: yett serve" + homeFlag(loc) + "."
 	return e
 }
 

@@ -12,9 +12,10 @@ func newStop(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop",
 		Short: "End the broker and every session",
+		Long:  "Ends the broker and every session; also a broker of another release.",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			conn, err := a.dial(c.Context())
+			conn, _, err := a.dialAny(c.Context())
 			if err != nil {
 				return err
 			}

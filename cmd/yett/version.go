@@ -17,9 +17,9 @@ func newVersion(a *app) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			v := map[string]any{"version": version, "protocol_min": wire.ProtocolMin, "protocol_max": wire.ProtocolMax,
 				"go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH, "broker_version": nil}
-			var st wire.Status
-			if err := a.manage(c.Context(), wire.MethodBrokerStatus, wire.Empty{}, &st); err == nil {
-				v["broker_version"] = st.BrokerVersion
+			if conn, _, err := a.dialAny(c.Context()); err == nil {
+				v["broker_version"] = conn.Hello().BrokerVersion
+				conn.Close()
 			}
 			if a.json {
 				return printJSON(a.stdout, v)

@@ -17,7 +17,7 @@ import (
 )
 
 // dialWait bounds Dial where the caller sets no earlier end. Only a broker
-// with a full queue takes that long.
+// with a full queue, or one that is being started, takes that long.
 const dialWait = time.Second
 
 // Conn is a connection to a broker that proved itself as far as the kernel
@@ -34,6 +34,10 @@ type Conn struct {
 
 	reader *peer.Reader
 }
+
+// ErrSender is the failure of a Read that met bytes of another process than the
+// one that listens.
+var ErrSender = peer.ErrSender
 
 // Read reads what the broker sent and fails when anyone else wrote.
 func (c *Conn) Read(b []byte) (int, error) { return c.reader.Read(b) }
@@ -88,6 +92,9 @@ func dial(ctx context.Context, l Location, installed program) (*Conn, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, unavailable(NotRunning, err)
 	}
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, unavailable(Forbidden, err)
+	}
 	if err != nil {
 		return nil, unavailable(Unsafe, err)
 	}
@@ -95,30 +102,67 @@ func dial(ctx context.Context, l Location, installed program) (*Conn, error) {
 
 	ctx, cancel := context.WithTimeout(ctx, dialWait)
 	defer cancel()
+	pause := takeoverPause
+	c, cause, err := n.reach(ctx, uid, installed)
+	for err != nil && takeover(err) {
+		select {
+		case <-ctx.Done():
+			return nil, unavailable(cause, err)
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, 8*takeoverPause)
+		next, nextCause, e := n.reach(ctx, uid, installed)
+		if e != nil && ctx.Err() != nil {
+			return nil, unavailable(cause, err) // what was seen before says more
+		}
+		c, cause, err = next, nextCause, e
+	}
+	if err != nil {
+		return nil, unavailable(cause, err)
+	}
+	return c, nil
+}
+
+// takeoverPause is how long a broker that the service manager is starting is
+// left alone before the next attempt, at first.
+const takeoverPause = 15 * time.Millisecond
+
+// takeover reports whether a service manager may be handing its socket to a
+// broker: it listens itself, or the kernel still names the broker before. Once
+// the new one listens, a new connection leads to it.
+func takeover(err error) bool { return errors.Is(err, errManager) || errors.Is(err, peer.ErrGone) }
+
+// reach connects to the node once and proves whoever listens.
+func (n *node) reach(ctx context.Context, uid int, installed program) (*Conn, Cause, error) {
 	raw, err := n.connect(ctx, peer.ListenControl)
 	switch {
 	case errors.Is(err, unix.ECONNREFUSED):
-		return nil, unavailable(Stale, err)
+		return nil, Stale, err
 	case errors.Is(err, fs.ErrNotExist): // removed since it was found
-		return nil, unavailable(NotRunning, err)
+		return nil, NotRunning, err
 	case errors.Is(err, errQueueFull), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return nil, unavailable(NotAnswering, err)
+		return nil, NotAnswering, err
+	case errors.Is(err, fs.ErrPermission):
+		return nil, Forbidden, err
 	case err != nil:
-		return nil, unavailable(Unsafe, err)
+		return nil, Unsafe, err
 	}
 	c, err := prove(raw, uid, installed)
-	if err != nil {
-		raw.Close()
+	if err == nil {
+		return c, "", nil
 	}
+	raw.Close()
 	switch {
 	case errors.Is(err, peer.ErrGone):
-		return nil, unavailable(Stale, err)
+		return nil, Stale, err
 	case errors.Is(err, peer.ErrUnsupported):
-		return nil, unavailable(Unsafe, err)
-	case err != nil:
-		return nil, unavailable(Imposter, err)
+		return nil, Unsafe, err
+	case errors.Is(err, errManager):
+		return nil, Starting, err
+	case errors.Is(err, errStopped):
+		return nil, NotAnswering, err
 	}
-	return c, nil
+	return nil, Imposter, err
 }
 
 // findNode goes the contract's way to the socket and opens it.
@@ -142,6 +186,9 @@ func findNode(l Location, uid int) (*node, error) {
 // prove judges whoever listens. Nothing has been sent to it.
 func prove(raw *net.UnixConn, uid int, installed program) (*Conn, error) {
 	broker, err := peer.Of(raw)
+	if pid, e := peer.Number(raw); err != nil && e == nil && programName(pid) == managerName {
+		return nil, errManager // the system's own may show nothing of itself
+	}
 	if err != nil {
 		return nil, fmt.Errorf("identifying the process that listens: %w", err)
 	}
@@ -154,7 +201,32 @@ func prove(raw *net.UnixConn, uid int, installed program) (*Conn, error) {
 	return c, nil
 }
 
+var (
+	// errManager says that the service manager listens: it keeps the socket
+	// for a broker that it has not started, or that has not taken over yet.
+	errManager = errors.New("the service manager listens, and the broker has not taken over yet")
+	errStopped = errors.New("the broker's process is stopped")
+)
+
 func (c *Conn) judge(uid int, installed program) error {
+	k := c.Broker.Evidence().Kernel
+	if err := c.judgeProgram(uid, installed); err != nil {
+		// Whatever calls itself so is waited for a moment and never spoken to.
+		if programName(k.PID) == managerName {
+			return errManager
+		}
+		return err
+	}
+	if c.Hidden && programName(k.PID) == managerName {
+		return errManager
+	}
+	if stopped(k.PID) {
+		return fmt.Errorf("%w: process %d", errStopped, k.PID)
+	}
+	return nil
+}
+
+func (c *Conn) judgeProgram(uid int, installed program) error {
 	k := c.Broker.Evidence().Kernel
 	if k.UID != uid {
 		return fmt.Errorf("process %d listens with uid %d, not with uid %d", k.PID, k.UID, uid)

@@ -54,19 +54,40 @@ func (e *InUseError) Error() string {
 	return s
 }
 
+// InheritedError is a socket of the service manager that is not the contract's.
+// It was left as it was found: the manager owns it.
+type InheritedError struct{ Why string }
+
+func (e *InheritedError) Error() string {
+	return "the socket that the service manager passed cannot be used: " + e.Why
+}
+
+// LostError says that the path no longer leads to the listener, so that nobody
+// can reach it any more.
+type LostError struct {
+	Path string
+	Why  string
+}
+
+func (e *LostError) Error() string {
+	return fmt.Sprintf("%s no longer leads to this broker: %s", e.Path, e.Why)
+}
+
 // Cause is why the broker cannot be used.
 type Cause string
 
 const (
 	NotRunning   Cause = "not_running"   // there is no socket
 	Stale        Cause = "stale"         // there is a socket, and nobody listens on it
+	Starting     Cause = "starting"      // the service manager listens, and the broker has not taken over yet
+	Forbidden    Cause = "forbidden"     // this process may not go there, as in a sandbox
 	Unsafe       Cause = "unsafe"        // the way to the socket is not the contract's
-	NotAnswering Cause = "not_answering" // its queue is full and stays full
+	NotAnswering Cause = "not_answering" // it is stopped, its queue stays full, or it does not greet
 	Imposter     Cause = "imposter"      // whoever listens was not proven to be our broker
 )
 
-// UnavailableError is a broker that was not reached or not proven. Nothing was
-// sent.
+// UnavailableError is a broker that was not reached or not proven. Nothing but
+// a greeting was sent.
 type UnavailableError struct {
 	Cause  Cause
 	Socket string

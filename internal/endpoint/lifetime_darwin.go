@@ -19,3 +19,11 @@ func lifetime(pid int) (ticks uint64, boot string, err error) {
 	start := p.Proc.P_starttime
 	return uint64(start.Sec)*1e6 + uint64(start.Usec), time.Unix(b.Unix()).UTC().Format(time.RFC3339Nano), nil
 }
+
+// managerName is no process's name: sockets of launchd are not taken over yet.
+const managerName = "\x00"
+
+func programName(int) string { return "" }
+
+// stopped is not told here: a stopped broker shows by not answering.
+func stopped(int) bool { return false }

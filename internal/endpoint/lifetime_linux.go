@@ -33,3 +33,22 @@ func lifetime(pid int) (ticks uint64, boot string, err error) {
 	}
 	return ticks, strings.TrimSpace(string(id)), nil
 }
+
+// managerName is what systemd calls itself, as the system's and as an
+// account's manager.
+const managerName = "systemd"
+
+// programName is the name that a process goes by; it may choose it.
+func programName(pid int) string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(string(b), "\n")
+}
+
+// stopped reports whether a signal has stopped the process.
+func stopped(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && strings.HasPrefix(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " T")
+}

@@ -27,6 +27,7 @@ type Listener struct {
 	run      *directory
 	locks    [2]*lock
 	id       identity
+	managed  bool // the path is the service manager's, see ListenOn
 
 	close    sync.Once
 	closeErr error
@@ -67,15 +68,7 @@ func Listen(l Location) (*Listener, error) {
 // its name. A crash leaves, in turn: the leftover, nothing, a temporary node
 // that the next broker removes, the same with a record, a recorded leftover.
 func (ln *Listener) take(uid int, mine holder) error {
-	if err := ln.lock(0, ln.run, mine); err != nil {
-		return err
-	}
-	home, err := openDirectory(ln.location.Home, uid, true)
-	if err != nil {
-		return fmt.Errorf("opening the data directory: %w", err)
-	}
-	defer home.close()
-	if err := ln.lock(1, home, mine); err != nil {
+	if err := ln.lockBoth(uid, mine); err != nil {
 		return err
 	}
 	prior, err := ln.run.readState()
@@ -104,6 +97,19 @@ func (ln *Listener) take(uid int, mine holder) error {
 		return &UnsafeError{Path: ln.location.Socket, Why: "something appeared there without the lock"}
 	}
 	return err
+}
+
+// lockBoth takes the lock beside the socket, then that of the data.
+func (ln *Listener) lockBoth(uid int, mine holder) error {
+	if err := ln.lock(0, ln.run, mine); err != nil {
+		return err
+	}
+	home, err := openDirectory(ln.location.Home, uid, true)
+	if err != nil {
+		return fmt.Errorf("opening the data directory: %w", err)
+	}
+	defer home.close()
+	return ln.lock(1, home, mine)
 }
 
 // lock takes the lock in d or finds out who has it.
@@ -171,7 +177,47 @@ func (ln *Listener) abandon() {
 }
 
 // Accept waits for the next connection. Close ends it.
-func (ln *Listener) Accept() (*net.UnixConn, error) { return ln.socket.AcceptUnix() }
+func (ln *Listener) Accept() (*net.UnixConn, error) {
+	for {
+		c, err := ln.socket.AcceptUnix()
+		if err != nil || !ln.managed || askSenders(c) == nil {
+			return c, err
+		}
+		c.Close() // who writes on it could not be told
+	}
+}
+
+// askSenders asks for the senders of what c reads. Connections that came before
+// the manager's listener was asked do not inherit it on every kernel.
+func askSenders(c syscall.Conn) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return peer.ListenControl("unix", "", raw)
+}
+
+// Holds returns nil while the path leads to this listener, and a *LostError
+// once it certainly does not: it was removed, another object lies there, or
+// the directory went with a login. What cannot be looked at is not lost.
+func (ln *Listener) Holds() error {
+	path := ln.location.Socket
+	var st unix.Stat_t
+	err := unix.Lstat(path, &st)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENOTDIR):
+		return &LostError{Path: path, Why: "it is gone"}
+	case err == nil && (uint64(st.Dev) != ln.id.Device || st.Ino != ln.id.Inode):
+		return &LostError{Path: path, Why: "another object has taken its place"}
+	}
+	return nil
+}
+
+// Answers reports whether a connection to the path is noticed in time.
+func (ln *Listener) Answers(ctx context.Context) bool {
+	_, answering, err := probe(ctx, ln.location.Socket, ln.run.uid)
+	return answering && err == nil
+}
 
 // Location is where the listener is.
 func (ln *Listener) Location() Location { return ln.location }
@@ -186,19 +232,21 @@ func (ln *Listener) SetUnlinkOnClose(unlink bool) {
 	ln.keep = !unlink
 }
 
-// Close removes the path, if it is still this listener's, stops accepting, and
-// gives up the locks, in this order: while the listener is open its inode
+// Close removes the path, if it is still this listener's and no service
+// manager's, stops accepting, and gives up the locks, in this order: while the listener is open its inode
 // cannot be given to another, and while the lock is held nobody else binds.
 // Where a stranger has taken the path the error is an *UnsafeError, and the
 // stranger stays.
 func (ln *Listener) Close() error {
 	ln.close.Do(func() {
 		ln.mu.Lock()
-		keep := ln.keep
+		keep := ln.keep || ln.managed
 		ln.mu.Unlock()
 		if !keep {
 			ln.closeErr = ln.run.remove(socketName, ln.id)
-			unix.Unlinkat(ln.run.fd, stateName, 0) // it speaks of the node alone
+		}
+		if !keep || ln.managed {
+			unix.Unlinkat(ln.run.fd, stateName, 0) // it speaks of this broker's node alone
 		}
 		if err := ln.socket.Close(); ln.closeErr == nil {
 			ln.closeErr = err

@@ -471,6 +471,14 @@ func TestU01_CrashBetweenStepsLeavesNoTrace(t *testing.T) {
 	}
 }
 
+// rounds is how often something is tried: many times where YETT_LONG is set.
+func rounds(few, many int) int {
+	if os.Getenv("YETT_LONG") != "" {
+		return many
+	}
+	return few
+}
+
 // Twenty starters over one dead socket, again and again: one serves, and the
 // path is its listener.
 func TestU01_TwentyStartersOneServes(t *testing.T) {
@@ -480,7 +488,7 @@ func TestU01_TwentyStartersOneServes(t *testing.T) {
 	w.own("mine/run")
 	l, err := InHome(w.path("mine"))
 	must(t, err)
-	for round := range 50 {
+	for round := range rounds(50, 200) {
 		if _, err := os.Lstat(l.Socket); errors.Is(err, os.ErrNotExist) {
 			w.deadSocket("mine/run/broker.sock")
 		}
@@ -538,7 +546,7 @@ func TestU01_TwentyProcessesOneServes(t *testing.T) {
 	w := newWorld(t)
 	w.own(runDir)
 	w.deadSocket(sock)
-	for round := range 3 {
+	for round := range rounds(3, 200) {
 		starters := make([]*child, 20)
 		for i := range starters {
 			starters[i] = w.serve(w.path("home"))

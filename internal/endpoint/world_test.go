@@ -124,13 +124,13 @@ func must(t *testing.T, err error) {
 
 // said is one line of a child.
 type said struct {
-	Event string // listening, failed, dialled, read, got, closed, location, done
+	Event string // listening, failed, dialled, read, got, holds, closed, location, done
 
 	PID       int
 	Dev, Ino  uint64
 	Location  Location
 	Error     string
-	Kind      string // in-use, unsafe, too-long, unavailable or empty
+	Kind      string // in-use, unsafe, too-long, lost, inherited, unavailable or empty
 	Path      string
 	Cause     Cause
 	Holder    Holder
@@ -346,6 +346,12 @@ func runChild(mode string, args []string) int {
 		return 0
 	case "as-churn":
 		return childChurn(out, args[0], args[1])
+	case "as-manager":
+		return childManager(out, args[0], args[1])
+	case "as-serve-passed":
+		return childServePassed(out, args[0])
+	case "as-early":
+		return childEarly(out, args[0])
 	case "as-in-namespace":
 		return childNamespace(out, args)
 	}
@@ -362,6 +368,8 @@ func describe(s said, err error) said {
 		bad   *UnsafeError
 		long  *PathTooLongError
 		gone  *UnavailableError
+		lost  *LostError
+		given *InheritedError
 	)
 	if errors.As(err, &gone) {
 		s.Kind, s.Cause = "unavailable", gone.Cause
@@ -374,6 +382,10 @@ func describe(s said, err error) said {
 		s.Kind, s.Path = "unsafe", bad.Path
 	case errors.As(err, &long):
 		s.Kind, s.Path = "too-long", long.Path
+	case errors.As(err, &lost):
+		s.Kind, s.Path = "lost", lost.Path
+	case errors.As(err, &given):
+		s.Kind = "inherited"
 	}
 	return s
 }
@@ -392,7 +404,9 @@ func childServe(out *json.Encoder, l Location, err error) int {
 	dev, ino := ln.Node()
 	out.Encode(said{Event: "listening", PID: os.Getpid(), Dev: dev, Ino: ino, Location: l})
 	go serveHello(ln)
-	io.Copy(io.Discard, os.Stdin)
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); { // any line asks whether the path still leads here
+		out.Encode(describe(said{Event: "holds"}, ln.Holds()))
+	}
 	out.Encode(describe(said{Event: "closed"}, ln.Close()))
 	return 0
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/yett-broker/yett/client"
-	"github.com/yett-broker/yett/internal/endpoint"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -37,34 +36,61 @@ func badCall(bad *badArguments) *mcp.CallToolResult {
 	return failure(wire.CodeBadRequest, bad.message+".", "Correct the arguments and call the tool again. Nothing was executed.")
 }
 
+// personFirst are the states in which nothing helps but what a person does.
+// An agent that is only told the command would run it.
+var personFirst = map[string]bool{
+	wire.CodeUnavailable: true, wire.CodeLocked: true, wire.CodeQuarantined: true,
+	wire.CodeProtocolUnsupported: true, wire.CodeLedgerUnavailable: true,
+}
+
+// state is a refusal of a broker that cannot be used as it is: what the agent
+// is to tell the person, and that the same call works afterwards.
+func state(code, message, nextStep string) *mcp.CallToolResult {
+	return failure(code, message, nextStep, "Nothing was executed.",
+		"Tell the person, who has to act; then call again. yett-mcp goes on running.")
+}
+
 // unreachable says why there is no session with a broker.
 func unreachable(err error) *mcp.CallToolResult {
-	const nothing = "Nothing was executed."
 	var refused *client.Error
-	var down *endpoint.UnavailableError
+	var down *client.UnavailableError
 	switch {
+	case errors.As(err, &refused) && personFirst[refused.Code]:
+		return state(refused.Code, refused.Message, refused.NextStep)
 	case errors.As(err, &refused):
-		return failure(refused.Code, refused.Message, refused.NextStep, nothing)
+		return failure(refused.Code, refused.Message, refused.NextStep, "Nothing was executed.")
 	case errors.As(err, &down):
 		message, nextStep := unavailable(down)
-		return failure(wire.CodeUnavailable, message, nextStep, nothing)
+		return state(wire.CodeUnavailable, message, nextStep)
 	case errors.Is(err, errShut), errors.Is(err, context.Canceled):
-		return failure(wire.CodeUnavailable, "yett-mcp is ending.", "Restart the agent's MCP server.", nothing)
+		return failure(wire.CodeUnavailable, "yett-mcp is ending.", "Restart the agent's MCP server.", "Nothing was executed.")
 	}
-	return failure(wire.CodeUnavailable, "The Yett broker did not answer: "+err.Error()+".", "Look at: yett status and the broker's log.", nothing)
+	return state(wire.CodeUnavailable, "The Yett broker did not answer: "+err.Error()+".", "Look at: yett status and the broker's log.")
 }
 
 // unavailable words the causes that need different steps.
-func unavailable(e *endpoint.UnavailableError) (message, nextStep string) {
-	message, nextStep = wire.Advice(wire.CodeUnavailable)
+func unavailable(e *client.UnavailableError) (message, nextStep string) {
 	switch e.Cause {
-	case endpoint.NotAnswering:
-		return "The Yett broker runs but does not answer.", "Look at: yett status and the broker's log."
-	case endpoint.Unsafe, endpoint.Imposter:
-		return "Whoever listens at the broker's socket was not proven to be Yett's broker, so nothing was sent: " + e.Err.Error() + ".",
+	case client.Stale:
+		_, nextStep = wire.Advice(wire.CodeUnavailable)
+		return "The Yett broker has ended and left its socket.", nextStep
+	case client.Starting:
+		return "The Yett broker is being started by the service manager and has not taken over yet.",
+			"Call again in a moment. If it stays so, look at the service's log, then: yett status."
+	case client.Forbidden:
+		return "yett-mcp may not reach the broker's socket: " + e.Err.Error() + ".",
+			"If the agent runs in a sandbox, allow the socket there: " + e.Socket + "."
+	case client.NotAnswering:
+		return "The Yett broker is there but does not answer: " + e.Err.Error() + ".",
+			"Look at: yett status and the broker's log. If its process hangs, end it, then: yett serve and yett unlock."
+	case client.Unsafe:
+		return "The way to the broker's socket is not safe to use, so nothing was sent: " + e.Err.Error() + ".",
+			"Find out who made it so, and put it right: yett status says the same."
+	case client.Imposter:
+		return "Whoever listens at the broker's socket was not proven to be Yett's broker, so nothing was asked of it: " + e.Err.Error() + ".",
 			"Look at: yett status; ss -xlp shows who listens at the socket."
 	}
-	return message, nextStep
+	return wire.Advice(wire.CodeUnavailable)
 }
 
 // Next steps after the answer to a request that may have acted was lost.
@@ -113,6 +139,8 @@ func refusedCall(e *client.Error) *mcp.CallToolResult {
 		if e.Data["end_reason"] == wire.CodeLocked {
 			_, nextStep = wire.Advice(wire.CodeLocked)
 		}
+	case wire.CodeLocked, wire.CodeQuarantined, wire.CodeLedgerUnavailable:
+		more = append(more, "Tell the person, who has to act; then call again.")
 	case wire.CodeOutcomeUnknown:
 		more = append(more, "Nothing was executed now.")
 		if p := pendingOf(e); p != nil {

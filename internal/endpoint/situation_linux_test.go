@@ -1,0 +1,156 @@
+package endpoint
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+)
+
+// A situation is what became of an earlier broker before the endpoint is made
+// again: what was proven once is proven again in each.
+var situations = map[string]func(w *world){
+	"first start": func(*world) {},
+	"after kill -9": func(w *world) {
+		c := w.serve(w.path("home"))
+		c.expect("listening")
+		c.kill()
+	},
+	"after a clean end": func(w *world) {
+		c := w.serve(w.path("home"))
+		c.expect("listening")
+		c.end()
+	},
+	"after an update": func(w *world) { // the program was replaced under a broker, which then crashed
+		c := w.serve(w.path("home"))
+		c.expect("listening")
+		w.install("bin/new")
+		must(w.t, os.Rename(w.path("bin/new"), w.path("bin/yett")))
+		c.kill()
+	},
+	"after a logout": func(w *world) { // the directory went under a broker, which saw it and ended
+		c := w.serve(w.path("home"))
+		c.expect("listening")
+		must(w.t, os.RemoveAll(w.path(runDir)))
+		c.say("?")
+		if s := c.expect("holds"); s.Kind != "lost" || s.Path != w.path(sock) {
+			w.t.Errorf("without its directory the broker says %+v", s)
+		}
+		if s := w.dial("bin/yett-mcp").expect("dialled"); s.Cause != NotRunning {
+			w.t.Errorf("a client says %+v", s)
+		}
+		if s := c.end(); s.Error != "" {
+			w.t.Errorf("closing: %s", s.Error)
+		}
+	},
+}
+
+func TestE4_AgainInEverySituation(t *testing.T) {
+	for name, come := range situations {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			come(w)
+			c := w.start("bin/yett", "as-serve", []string{w.path("home"), "000"})
+			s := c.expect("listening")
+			if mode := perm(t, w.path(runDir)); mode != 0o700 { // C1
+				t.Errorf("the directory has mode %04o", mode)
+			}
+			if mode := perm(t, w.path(sock)); mode != 0o600 {
+				t.Errorf("the socket has mode %04o", mode)
+			}
+			check := w.untouched(w.path(sock))
+			if second := w.serve(w.path("home")).expect("failed"); second.Kind != "in-use" || second.Holder.PID != s.PID { // C7
+				t.Errorf("a second broker says %+v, want in use by %d", second, s.PID)
+			}
+			if d := w.dial("bin/yett-mcp").expect("dialled"); d.Error != "" || d.PID != s.PID {
+				t.Errorf("a client says %+v, want process %d", d, s.PID)
+			}
+			check()
+			c.say("?")
+			if h := c.expect("holds"); h.Error != "" {
+				t.Errorf("the broker says of its path %+v", h)
+			}
+			must(t, os.Remove(w.path(sock))) // C8
+			must(t, os.WriteFile(w.path(sock), []byte("kept"), 0o600))
+			w.give(sock, w.uid)
+			check = w.untouched(w.path(sock))
+			if e := c.end(); e.Kind != "unsafe" || !strings.Contains(e.Error, "another object") {
+				t.Errorf("closing says %+v", e)
+			}
+			if again := w.serve(w.path("home")).expect("failed"); again.Kind != "unsafe" { // C2
+				t.Errorf("a broker over a regular file says %+v", again)
+			}
+			check()
+		})
+	}
+}
+
+// What stood in the way is refused whatever the umask is: no mode is made
+// wider or narrower to get past it.
+func TestC02_RefusedUnderEveryUmask(t *testing.T) {
+	for _, umask := range []string{"000", "077", "0777"} {
+		for name, put := range map[string]func(w *world){
+			"a regular file": func(w *world) {
+				must(w.t, os.WriteFile(w.path(sock), []byte("kept"), 0o600))
+				w.give(sock, w.uid)
+			},
+			"a symbolic link": func(w *world) {
+				w.deadSocket("home/elsewhere")
+				must(w.t, os.Symlink(w.path("home/elsewhere"), w.path(sock)))
+			},
+			"process ": func(w *world) {
+				w.start("bin/other", "as-fake", []string{w.path(sock)}).expect("listening")
+			},
+		} {
+			t.Run(umask+" "+name, func(t *testing.T) {
+				w := newWorld(t)
+				w.own(runDir)
+				put(w)
+				check := w.untouched(w.path(sock))
+				s := w.start("bin/yett", "as-serve", []string{w.path("home"), umask}).expect("failed")
+				if s.Kind != "unsafe" || !strings.Contains(s.Error, name) {
+					t.Errorf("the broker says %+v, want …%s…", s, name)
+				}
+				check()
+			})
+		}
+		t.Run(umask+" swapped", func(t *testing.T) {
+			w := newWorld(t)
+			c := w.start("bin/yett", "as-serve", []string{w.path("home"), umask})
+			c.expect("listening")
+			must(t, os.Remove(w.path(sock)))
+			w.deadSocket(sock)
+			check := w.untouched(w.path(sock))
+			c.say("?")
+			if s := c.expect("holds"); s.Kind != "lost" {
+				t.Errorf("the broker says of its path %+v", s)
+			}
+			if s := c.end(); s.Kind != "unsafe" {
+				t.Errorf("closing says %+v", s)
+			}
+			check()
+		})
+	}
+}
+
+func TestDialTellsCausesApart(t *testing.T) {
+	t.Run("stopped", func(t *testing.T) {
+		w := newWorld(t)
+		c := w.serve(w.path("home"))
+		pid := c.expect("listening").PID
+		c.stop()
+		s := w.dial("bin/yett-mcp").expect("dialled")
+		if s.Cause != NotAnswering || !strings.Contains(s.Error, fmt.Sprint("process ", pid)) || s.TookMS > 200 {
+			t.Errorf("dialling a stopped broker said %+v", s)
+		}
+	})
+	t.Run("no rights", func(t *testing.T) {
+		w := newWorld(t)
+		w.serve(w.path("home")).expect("listening")
+		must(t, os.Chmod(w.path("home"), 0))
+		defer os.Chmod(w.path("home"), 0o700)
+		if s := w.dial("bin/yett-mcp").expect("dialled"); s.Cause != Forbidden {
+			t.Errorf("dialling without rights said %+v", s)
+		}
+	})
+}
