@@ -13,6 +13,8 @@ import (
 var nextSteps = map[doctor.Cause]string{
 	doctor.NotRunning:       "Start the broker: yett serve$FLAG.",
 	doctor.StaleSocket:      "The broker has ended and left its socket. Start it again: yett serve$FLAG; it removes what it proves to be a leftover.",
+	doctor.Starting:         "Try again in a moment; if it stays so, look at the service's log.",
+	doctor.Forbidden:        "Run it outside the sandbox, or allow the socket there.",
 	doctor.UnsafeEndpoint:   "Find out who made it so. Yett uses and removes nothing there: make the directory your own and 0700, or move what is in the way aside.",
 	doctor.NotAnswering:     "Look at the broker's log; end that process and start it again: yett serve$FLAG.",
 	doctor.NotOurBroker:     "Find out who listens there: ss -xlp. Use the yett that lies beside the broker's program.",

@@ -4,6 +4,8 @@ package doctor
 const (
 	NotRunning       Cause = "not_running"
 	StaleSocket      Cause = "stale_socket"
+	Starting         Cause = "starting"
+	Forbidden        Cause = "forbidden"
 	UnsafeEndpoint   Cause = "unsafe_endpoint"
 	NotAnswering     Cause = "not_answering"
 	NotOurBroker     Cause = "not_our_broker"
@@ -48,7 +50,7 @@ const (
 )
 
 // Causes are all of them.
-var Causes = []Cause{NotRunning, StaleSocket, UnsafeEndpoint, NotAnswering, NotOurBroker, NoStatus, BrokerLocked, OtherVersion,
+var Causes = []Cause{NotRunning, StaleSocket, Starting, Forbidden, UnsafeEndpoint, NotAnswering, NotOurBroker, NoStatus, BrokerLocked, OtherVersion,
 	ProgramReplaced, ProgramMissing, ProgramOpen, ByHand, UnknownService, Dumpable, MemoryNotLocked, NoVault, VaultDamaged,
 	VaultRolledBack, NoRecovery, NoPrevious, ReplacedKept, FileOpen, HomeOpen, HomeMissing, NoLedger, LedgerUnknown, LedgerStopped,
 	DiskFull, DiskLow, DiskUnknown, ClockBehind, KernelOld, PtraceOpen, UserNamespaces, NoWatches, Sandboxed, ClientMissing,

@@ -42,6 +42,13 @@ type Running struct {
 	Program  string // as the kernel names it; "" where it hides it from us
 	Hidden   bool
 	Replaced bool // the kernel says that its program's file is another one now
+	// Pidfs: the kernel gives each process a number that no other one gets
+	// until the next boot.
+	Pidfs bool
+	// Started and Arguments are zero where the system does not tell them. The
+	// arguments are what the process says it was started with.
+	Started   time.Time
+	Arguments []string
 }
 
 // LookAtEndpoint looks at the socket and connects once, without sending a
@@ -60,7 +67,10 @@ func LookAtEndpoint(ctx context.Context, l endpoint.Location) (Endpoint, *Runnin
 	}
 	defer conn.Close()
 	k := conn.Broker.Evidence().Kernel
-	return e, &Running{PID: k.PID, Program: k.ExePath, Hidden: conn.Hidden, Replaced: conn.Replaced}
+	r := &Running{PID: k.PID, Program: k.ExePath, Hidden: conn.Hidden, Replaced: conn.Replaced, Pidfs: k.PidfsInode != 0}
+	r.Started, _ = startOf(k.PID)
+	r.Arguments = conn.Broker.Evidence().Claimed.Argv
+	return e, r
 }
 
 func causeOf(err error) Cause {
@@ -73,6 +83,10 @@ func causeOf(err error) Cause {
 		return NotRunning
 	case endpoint.Stale:
 		return StaleSocket
+	case endpoint.Starting:
+		return Starting
+	case endpoint.Forbidden:
+		return Forbidden
 	case endpoint.NotAnswering:
 		return NotAnswering
 	case endpoint.Imposter:

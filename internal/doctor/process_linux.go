@@ -17,8 +17,8 @@ import (
 // ticksPerSecond is USER_HZ, which is 100 on every system that Yett runs on.
 const ticksPerSecond = 100
 
-// Started is when a process started, by the wall clock of now.
-func Started(pid int) (time.Time, error) {
+// startOf is when a process started, by the wall clock of now.
+func startOf(pid int) (time.Time, error) {
 	stat, err := os.ReadFile(procPath(pid, "stat"))
 	if err != nil {
 		return time.Time{}, err

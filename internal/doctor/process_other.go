@@ -9,8 +9,8 @@ import (
 
 var errUnsupported = errors.New("not told on this system")
 
-// Started is when a process started.
-func Started(int) (time.Time, error) { return time.Time{}, errUnsupported }
+// startOf is when a process started.
+func startOf(int) (time.Time, error) { return time.Time{}, errUnsupported }
 func serviceFinding(int) Finding     { return weaker("service", errUnsupported.Error(), UnknownService) }
 func memoryFindings(int) []Finding {
 	return []Finding{weaker("memory", errUnsupported.Error(), SystemUnknown)}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/yett-broker/yett/internal/access"
+	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/session"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+// matrix is which process can do what with which stored credential, and what
+// ends that. Every process meets every credential.
+type matrix struct {
+	Proven      bool     `json:"proven"`
+	Processes   []string `json:"processes"`
+	Credentials []string `json:"credentials"`
+	Cells       []cell   `json:"cells"`
+}
+
+// cell is one process, one credential and one operation with it.
+type cell struct {
+	Process    string   `json:"process"`
+	Credential string   `json:"credential"`
+	Capability string   `json:"capability"` // "" where no operation is possible
+	Operation  string   `json:"operation"`
+	Access     string   `json:"access"`
+	Ends       []string `json:"ends"`
+}
+
+// Processes that are there without a session.
+const (
+	commandLine    = "yett, the command line"
+	unapproved     = "a process of this account without a session"
+	anotherAccount = "a process of another account"
+)
+
+// use is what a credential is for: a capability and what it allows.
+type use struct {
+	name, operation string
+	each            bool
+	unset           bool // the credential has no value yet
+}
+
+func newMatrix(r *reviewed) matrix {
+	m := matrix{Proven: r.proven(), Processes: []string{}, Credentials: []string{}}
+	uses := r.uses()
+	for name := range uses {
+		m.Credentials = append(m.Credentials, name)
+	}
+	slices.Sort(m.Credentials)
+	row := func(process string, make func(credential string, u use) cell) {
+		m.Processes = append(m.Processes, process)
+		for _, name := range m.Credentials {
+			for _, u := range uses[name] {
+				c := make(name, u)
+				c.Process, c.Credential, c.Capability = process, name, u.name
+				m.Cells = append(m.Cells, c)
+			}
+		}
+	}
+	for _, s := range r.live() {
+		row(processOf(s), func(_ string, u use) cell { return sessionCell(s, u) })
+	}
+	if r.sessions.Hidden > 0 {
+		row(fmt.Sprintf("%d sessions that your proof would show", r.sessions.Hidden), func(_ string, u use) cell {
+			return cell{Operation: u.operation, Access: "not shown", Ends: sessionEnds}
+		})
+	}
+	row(commandLine, commandCell)
+	row(unapproved, func(_ string, u use) cell {
+		return cell{Operation: u.operation, Access: "none: it needs a session, and your yes on a card", Ends: []string{"nothing to end"}}
+	})
+	row(anotherAccount, func(_ string, u use) cell {
+		return cell{Operation: u.operation, Access: r.strangers(), Ends: []string{"nothing to end"}}
+	})
+	return m
+}
+
+// uses are what each stored credential is for. Without a proof the names of
+// credentials are not shown, and all capabilities stand beside their number.
+func (r *reviewed) uses() map[string][]use {
+	all := map[string][]use{}
+	if r.policy == nil {
+		if r.secrets.Hidden > 0 {
+			name := fmt.Sprintf("%d credentials that your proof would show", r.secrets.Hidden)
+			for _, c := range r.access {
+				all[name] = append(all[name], use{name: c.Capability,
+					operation: operationOf(c.Methods, c.Paths, c.Commands, c.Target), each: c.Confirm == access.ConfirmEach})
+			}
+		}
+		return all
+	}
+	for _, s := range r.secrets.Items {
+		name := s.Name
+		for _, c := range r.policy.Capabilities() {
+			credential, target := c.Credential, s.Place
+			if c.Host != "" {
+				h, _ := r.policy.Host(c.Host) // a policy names only what it has
+				credential, target = h.Key, h.User+"@"+h.Address.String()
+			}
+			if credential == s.Name {
+				all[name] = append(all[name], use{name: c.Name,
+					operation: operationOf(c.Methods, c.Paths, c.Commands, target), each: c.Confirm == access.ConfirmEach})
+			}
+		}
+		if len(all[name]) == 0 {
+			all[name] = []use{{operation: "none: no capability uses it"}}
+		}
+		for i := range all[name] {
+			all[name][i].unset = !s.Set
+		}
+	}
+	return all
+}
+
+func operationOf(methods, paths, commands []string, target string) string {
+	if len(commands) > 0 {
+		return approval.Printable("run " + strings.Join(commands, " or ") + " on " + target)
+	}
+	return approval.Printable(strings.Join(methods, ", ") + " " + strings.Join(paths, " or ") + " at " + target)
+}
+
+func processOf(s wire.Session) string {
+	k := s.Caller.Subject().Kernel
+	return fmt.Sprintf("%s, process %d (%s)", approval.Escape(programOf(k.ExePath), 100), k.PID, s.SessionID)
+}
+
+// sessionEnds are the events that end every session.
+var sessionEnds = []string{"the process exits", "its connection closes", "its program or connection changes hands", "yett revoke", "yett lock",
+	"yett stop or an end of the broker", "silence for " + span(session.IdleLife)}
+
+func sessionCell(s wire.Session, u use) cell {
+	c := cell{Operation: u.operation, Ends: append(slices.Clone(sessionEnds), "at the latest "+clock(s.ExpiresAt))}
+	switch granted := slices.Contains(s.Capabilities, u.name); {
+	case u.name == "":
+		c.Access, c.Ends = "none", []string{"nothing to end"}
+		return c
+	case s.State == string(session.Paused):
+		c.Access = "paused until you unlock"
+	case granted && u.each:
+		c.Access = "granted; each action is asked for"
+	case granted:
+		c.Access = "granted, until " + clock(s.ExpiresAt) + " at the latest"
+	case s.State == string(session.Pending):
+		c.Access = "none yet: a card waits for you"
+	default:
+		c.Access = "none; it may ask, and you decide on a card"
+	}
+	if u.unset {
+		c.Access += "; the credential has no value yet"
+	}
+	c.Ends = append(c.Ends, "yett apply, if it changes "+u.name)
+	return c
+}
+
+// commandCell: no command uses or shows a value.
+func commandCell(name string, _ use) cell {
+	return cell{Operation: "set, rotate or remove the value of " + name + "; no command uses or shows it", Access: "with your proof, each time",
+		Ends: []string{"yett lock", "a new passphrase", "the command's end"}}
+}
+
+// strangers says what keeps other accounts out, as the file system has it.
+func (r *reviewed) strangers() string {
+	d := r.report.Endpoint.Directory
+	if d == nil {
+		return "none: there is no socket"
+	}
+	if d.Mode != "0700" {
+		return fmt.Sprintf("it may reach the socket: its directory has mode %s; it gets no session, whose account is another", d.Mode)
+	}
+	return fmt.Sprintf("none: the socket lies in a directory of uid %d, mode %s", d.Owner, d.Mode)
+}
+
+// missing names what the matrix leaves out: a process that meets a credential
+// in no cell, or a cell that leaves something unsaid.
+func (m matrix) missing() []string {
+	var gaps []string
+	for _, p := range m.Processes {
+		for _, c := range m.Credentials {
+			if !slices.ContainsFunc(m.Cells, func(x cell) bool { return x.Process == p && x.Credential == c }) {
+				gaps = append(gaps, p+" and "+c)
+			}
+		}
+	}
+	for _, x := range m.Cells {
+		if x.Operation == "" || x.Access == "" || len(x.Ends) == 0 {
+			gaps = append(gaps, x.Process+" and "+x.Credential+": unsaid")
+		}
+	}
+	return gaps
+}
+
+func (m matrix) write(w io.Writer) {
+	fmt.Fprintln(w, "| process | credential | operation | access now | what ends it |\n|---|---|---|---|---|")
+	for _, c := range m.Cells {
+		operation := c.Operation
+		if c.Capability != "" && c.Process != commandLine {
+			operation = c.Capability + ": " + operation
+		}
+		cells := []string{c.Process, c.Credential, operation, c.Access, strings.Join(c.Ends, "; ")}
+		for i := range cells {
+			cells[i] = strings.ReplaceAll(approval.Printable(cells[i]), "|", `\|`)
+		}
+		fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
+	}
+	if len(m.Cells) == 0 {
+		fmt.Fprintln(w, "| none | no credential is stored | none | none | nothing to end |")
+	}
+}

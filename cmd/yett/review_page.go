@@ -1,0 +1,285 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/broker"
+	"github.com/yett-broker/yett/internal/doctor"
+	"github.com/yett-broker/yett/internal/endpoint"
+	"github.com/yett-broker/yett/internal/session"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+// fact is one sentence of the page, and where it was read.
+type fact struct {
+	Fact string `json:"fact"`
+	From string `json:"from"`
+}
+
+type topic struct {
+	Topic string `json:"topic"`
+	Facts []fact `json:"facts"`
+}
+
+// page is the review: eight topics, each from what is in force now.
+func (r *reviewed) page() []topic {
+	return []topic{
+		{"Unit of authorization", r.units()},
+		{"Caller evidence", r.evidence()},
+		{"Session begin and end", r.ends()},
+		{"Endpoint ownership", r.ownership()},
+		{"After a crash", r.crash()},
+		{"After an update", r.update()},
+		{"Audit record", r.record()},
+		{"Other software of this account", r.limits()},
+	}
+}
+
+// Where facts come from.
+const (
+	fromBroker   = "the broker"
+	fromSessions = "its sessions"
+	fromAccess   = "the applied access file"
+	fromKernel   = "the kernel"
+	fromFiles    = "the file system"
+	fromLedger   = "the ledger's files"
+)
+
+// live are the sessions that have not ended, of those that may be read.
+func (r *reviewed) live() []wire.Session {
+	return slices.DeleteFunc(slices.Clone(r.sessions.Items), func(s wire.Session) bool { return s.State == string(session.Ended) })
+}
+
+func (r *reviewed) units() []fact {
+	units := map[string]int{}
+	for _, s := range r.live() {
+		units[string(s.Unit)]++
+	}
+	facts := []fact{{fmt.Sprintf("%d live sessions, %d of them paused, %d cards waiting", r.status.Sessions, r.status.Paused, r.status.Pending), fromBroker}}
+	if len(units) > 0 {
+		facts = append(facts, fact{"Each covers " + counted(units, "one %s"), fromSessions})
+	}
+	asks := map[string]int{}
+	for _, c := range r.access {
+		asks[c.Confirm]++
+	}
+	switch {
+	case r.status.State == "locked":
+		facts = append(facts, fact{"Yett is locked: nothing is granted, and nothing can be", fromBroker})
+	case len(asks) == 0:
+		facts = append(facts, fact{"No capability is applied: nothing can be granted", fromAccess})
+	default:
+		facts = append(facts, fact{fmt.Sprintf("%d capabilities can be granted; asked once for a session: %d, for each action: %d",
+			len(r.access), asks["session"], asks["each"]), fromAccess})
+	}
+	return facts
+}
+
+// maxListed keeps the page a page.
+const maxListed = 8
+
+func (r *reviewed) evidence() []fact {
+	facts := []fact{}
+	if run := r.report.Running; run != nil {
+		way := "by pid and start time"
+		if run.Pidfs {
+			way = "by a number of the kernel's that is never given twice between two boots"
+		}
+		facts = append(facts, fact{"The kernel names the process behind each connection, and tells it from others " + way, fromKernel})
+	}
+	live := r.live()
+	for _, s := range live[:min(len(live), maxListed)] {
+		k := s.Caller.Subject().Kernel
+		who := fmt.Sprintf("%s: process %d, %s, %s, file %s", s.SessionID, k.PID, s.Caller.Role, approval.Escape(programOf(k.ExePath), 100), k.ExeState)
+		if d := s.Caller.Subject().Filesystem.SHA256; d != "" {
+			who += ", SHA-256 " + d[:min(len(d), 12)] + "…"
+		}
+		if words := s.Caller.Words; len(words) > 0 {
+			who += ": " + approval.Escape(strings.Join(words, "; "), 200)
+		}
+		facts = append(facts, fact{who, fromKernel})
+	}
+	facts = append(facts, r.more(len(live)-maxListed)...)
+	for _, f := range r.report.Findings {
+		if slices.Contains([]string{"kernel", "user_namespaces", "ptrace_scope", "memory", "sandbox"}, f.Check) && f.Level != doctor.Good {
+			facts = append(facts, fact{sentenceStart(f.Found), fromKernel})
+		}
+	}
+	return facts
+}
+
+// more counts the sessions that are not listed.
+func (r *reviewed) more(n int) []fact {
+	if n = max(n, 0) + r.sessions.Hidden; n > 0 {
+		return []fact{{fmt.Sprintf("%d sessions more, live or ended, are not listed here", n), fromSessions}}
+	}
+	return nil
+}
+
+func (r *reviewed) ends() []fact {
+	facts := []fact{}
+	live := r.live()
+	for _, s := range live[:min(len(live), maxListed)] {
+		facts = append(facts, fact{fmt.Sprintf("%s is %s: began %s, ends by %s, may use %s", s.SessionID, s.State, clock(s.BeganAt), clock(s.ExpiresAt),
+			listOr(s.Capabilities, "nothing yet")), fromSessions})
+	}
+	ended := map[string]int{}
+	for _, s := range r.sessions.Items {
+		if s.EndReason != "" {
+			ended[s.EndReason]++
+		}
+	}
+	if len(ended) > 0 {
+		facts = append(facts, fact{"Ended since the broker started: " + counted(ended, "%s"), fromSessions})
+	}
+	facts = append(facts, fact{fmt.Sprintf("A session ends after %s, or after %s without a word", span(session.MaxLife), span(session.IdleLife)), "this release, " + version})
+	if run := r.report.Running; run != nil && len(run.Arguments) > 0 {
+		facts = append(facts, fact{pauses(run.Arguments), "the broker's command line"})
+	}
+	return facts
+}
+
+// pauses says what the broker was told about locking by itself.
+func pauses(argv []string) string {
+	after, asleep := span(lockAfter), "true"
+	for i, word := range argv {
+		for flag, into := range map[string]*string{"--lock-after": &after, "--lock-on-suspend": &asleep} {
+			if value, ok := strings.CutPrefix(word, flag+"="); ok {
+				*into = value
+			} else if word == flag && flag == "--lock-after" && i+1 < len(argv) {
+				*into = argv[i+1]
+			}
+		}
+	}
+	say := "It locks by itself and pauses sessions after " + approval.Escape(after, 20) + " without use"
+	if d, err := time.ParseDuration(after); err == nil && d == 0 {
+		say = "It does not lock by itself for want of use"
+	}
+	if asleep != "true" {
+		return say + ", and not before the machine sleeps"
+	}
+	return say + ", and before the machine sleeps"
+}
+
+func (r *reviewed) ownership() []fact {
+	e := r.report.Endpoint
+	facts := []fact{{fmt.Sprintf("Profile %s, home %s", approval.Printable(r.status.Profile), approval.Printable(r.status.Home)), fromBroker}}
+	for _, n := range []*doctor.Node{e.Socket, e.Directory} {
+		if n != nil {
+			facts = append(facts, fact{n.String(), fromFiles})
+		}
+	}
+	for _, f := range r.report.Findings {
+		if f.Check == "broker" || f.Check == "service" || f.Check == "endpoint" && f.Level != doctor.Good {
+			facts = append(facts, fact{sentenceStart(f.Found), fromKernel})
+		}
+	}
+	return facts
+}
+
+func (r *reviewed) crash() []fact {
+	facts := []fact{}
+	if run := r.report.Running; run != nil && !run.Started.IsZero() {
+		facts = append(facts, fact{"This broker runs since " + clock(run.Started) + "; it knows no session from before", fromKernel})
+	}
+	facts = append(facts, fact{"The ledger, which must take an intent before each action: " + approval.Printable(r.status.Ledger), fromBroker})
+	if r.proven() {
+		facts = append(facts, fact{fmt.Sprintf("In the newest %d rows: %d intents, %d outcomes, %d settled after a crash, %d torn writes", newestRows,
+			r.kinds["intent"], r.kinds["outcome"], r.kinds["recovered"], r.kinds["journal_torn"]), fromLedger})
+	}
+	return facts
+}
+
+func (r *reviewed) update() []fact {
+	path, _, _, err := endpoint.Installed("yett")
+	facts := []fact{{fmt.Sprintf("The broker is %s, this yett %s", approval.Printable(r.status.BrokerVersion), version), fromBroker}}
+	switch {
+	case err != nil:
+		facts = append(facts, fact{sentenceStart(approval.Printable(err.Error())), fromFiles})
+	case r.status.UpdateWaiting:
+		facts = append(facts, fact{"Another yett lies at " + approval.Printable(path) + " than the one that runs: it takes effect at the next start", fromBroker})
+	default:
+		facts = append(facts, fact{"The broker runs the yett that lies at " + approval.Printable(path), fromBroker})
+	}
+	shim, dev, ino, err := endpoint.Installed("yett-mcp")
+	if err != nil {
+		return append(facts, fact{sentenceStart(approval.Printable(err.Error())), fromFiles})
+	}
+	same, older := 0, 0
+	for _, s := range r.live() {
+		switch k := s.Caller.Peer.Kernel; {
+		case s.Caller.Role != wire.RoleShim:
+		case k.ExeDevice == dev && k.ExeInode == ino:
+			same++
+		default:
+			older++
+		}
+	}
+	return append(facts, fact{fmt.Sprintf("%d live sessions run the yett-mcp that lies at %s, %d run one that was replaced since", same, approval.Printable(shim), older), fromKernel})
+}
+
+func (r *reviewed) record() []fact {
+	if r.auditErr != nil {
+		return []fact{{"The ledger could not be checked: " + approval.Printable(r.auditErr.Error()), fromLedger}}
+	}
+	facts := []fact{{fmt.Sprintf("%d rows, root %s", r.audit.Entries, r.audit.RootHash), fromLedger}}
+	state := "Structure, numbers and hashes are in order"
+	if !r.audit.OK {
+		state = fmt.Sprintf("%d problems, the first: %s", len(r.audit.Problems), approval.Printable(r.audit.Problems[0]))
+	}
+	facts = append(facts, fact{state, fromLedger})
+	if r.proven() {
+		facts = append(facts, fact{fmt.Sprintf("In the newest %d rows: %d decisions, %d actions denied, %d refusals", newestRows,
+			r.kinds["decision"], r.kinds["denied"], r.kinds["refused"]), fromLedger})
+	}
+	return facts
+}
+
+// limits is the one sentence on what the profile does not stop.
+func (r *reviewed) limits() []fact {
+	if r.status.Profile != broker.Profile {
+		return []fact{{"This yett knows no profile " + approval.Printable(r.status.Profile) + " and cannot say what it does not stop", fromBroker}}
+	}
+	return []fact{{broker.Limits, "profile " + r.status.Profile}}
+}
+
+// counted writes counts by name, in the order of the names.
+func counted(counts map[string]int, format string) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf(format+" (%d)", approval.Printable(name), counts[name]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+func listOr(list []string, none string) string {
+	if len(list) == 0 {
+		return none
+	}
+	return strings.Join(list, ", ")
+}
+
+// span writes a duration without the units that are zero.
+func span(d time.Duration) string {
+	s := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(s, zero) {
+			s = s[:len(s)-2]
+		}
+	}
+	return s
+}
+
+func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+func sentenceStart(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
