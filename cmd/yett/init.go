@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/yett-broker/yett/internal/endpoint"
 	"github.com/yett-broker/yett/internal/vault"
 	"github.com/yett-broker/yett/internal/wire"
 )
@@ -32,37 +33,52 @@ func (a *app) initialise(ctx context.Context, recoveryFD int) error {
 	if err != nil {
 		return err
 	}
+	shown, err := a.createVault(ctx, loc, recoveryFD)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return printJSON(a.stdout, map[string]any{"home": loc.Home, "recovery_shown": shown})
+	}
+	a.printCreated(loc, shown)
+	fmt.Fprintf(a.stdout, "next: yett up%s\n", homeFlag(loc))
+	return nil
+}
+
+// createVault makes the vault of a home that has none, and reports whether the
+// recovery code was shown to anybody.
+func (a *app) createVault(ctx context.Context, loc endpoint.Location, recoveryFD int) (shown bool, err error) {
 	if vault.Exists(loc.Home) {
-		return cannotCreate(loc.Home, vault.ErrExists)
+		return false, cannotCreate(loc.Home, vault.ErrExists)
 	}
 	show, err := recoverySink(recoveryFD)
 	if err != nil {
-		return err
+		return false, err
 	}
 	phrase, err := a.newPassphrase(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	code, err := vault.Create(loc.Home, phrase)
 	if err != nil {
-		return cannotCreate(loc.Home, err)
+		return false, cannotCreate(loc.Home, err)
 	}
-	if show != nil {
-		if err := show(code); err != nil {
-			e := wire.Errorf(wire.CodeInternal, "The vault was made, but the recovery code could not be shown: %v.", err)
-			e.NextStep = "Remove the new vault in " + loc.Home + " and run yett init again; it holds nothing yet."
-			return e
-		}
-	}
-	if a.json {
-		return printJSON(a.stdout, map[string]any{"home": loc.Home, "recovery_shown": show != nil})
-	}
-	fmt.Fprintf(a.stdout, "The vault is made: %s\n", loc.Home)
 	if show == nil {
+		return false, nil
+	}
+	if err := show(code); err != nil {
+		e := wire.Errorf(wire.CodeInternal, "The vault was made, but the recovery code could not be shown: %v.", err)
+		e.NextStep = "Remove the new vault in " + loc.Home + " and run it again; it holds nothing yet."
+		return false, e
+	}
+	return true, nil
+}
+
+func (a *app) printCreated(loc endpoint.Location, shown bool) {
+	fmt.Fprintf(a.stdout, "The vault is made: %s\n", loc.Home)
+	if !shown {
 		fmt.Fprintln(a.stdout, "There was no terminal and no --recovery-fd, so the recovery code was shown to nobody: the passphrase is the only way in.")
 	}
-	fmt.Fprintf(a.stdout, "next: yett serve%s, then yett unlock%s\n", homeFlag(loc), homeFlag(loc))
-	return nil
 }
 
 // recoverySink returns how the recovery code is shown, or nil when there is no
@@ -116,7 +132,7 @@ func cannotCreate(home string, err error) error {
 	switch {
 	case errors.Is(err, vault.ErrExists):
 		e.Message = fmt.Sprintf("There is a vault in %s already; it was left as it is.", home)
-		e.NextStep = "Use it: yett serve, then yett unlock."
+		e.NextStep = "Use it: yett up."
 	case errors.Is(err, vault.ErrPassphraseShort):
 		e.Message, e.NextStep = sentence(err.Error()), "Choose a longer one; several words are good."
 	default:

@@ -58,21 +58,25 @@ func newUnlock(a *app) *cobra.Command {
 					wire.Unlocked
 				}{"ready", u})
 			}
-			fmt.Fprintln(a.stdout, "Unlocked.")
-			for _, n := range u.Notices {
-				fmt.Fprintf(a.stdout, "note: %s\n", n)
-			}
-			for _, s := range u.Resumed {
-				fmt.Fprintf(a.stdout, "resumed %s: %s pid %d, %s\n", s.SessionID, s.Program, s.PID, pausedText(s))
-			}
-			for _, s := range u.Ended {
-				fmt.Fprintf(a.stdout, "ended   %s: %s pid %d (%s)\n", s.SessionID, s.Program, s.PID, s.EndReason)
-			}
+			a.printUnlocked(u)
 			return nil
 		},
 	}
 	c.Flags().BoolVar(&byCode, "recovery", false, "ask for the recovery code instead of the passphrase")
 	return c
+}
+
+func (a *app) printUnlocked(u wire.Unlocked) {
+	fmt.Fprintln(a.stdout, "Unlocked.")
+	for _, n := range u.Notices {
+		fmt.Fprintf(a.stdout, "note: %s\n", n)
+	}
+	for _, s := range u.Resumed {
+		fmt.Fprintf(a.stdout, "resumed %s: %s pid %d, %s\n", s.SessionID, s.Program, s.PID, pausedText(s))
+	}
+	for _, s := range u.Ended {
+		fmt.Fprintf(a.stdout, "ended   %s: %s pid %d (%s)\n", s.SessionID, s.Program, s.PID, s.EndReason)
+	}
 }
 
 // showPaused lists, before the proof, what the proof would resume.

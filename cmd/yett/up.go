@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/yett-broker/yett/client"
+	"github.com/yett-broker/yett/internal/endpoint"
+	"github.com/yett-broker/yett/internal/vault"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+func newUp(a *app) *cobra.Command {
+	recoveryFD := -1
+	c := &cobra.Command{
+		Use:   "up",
+		Short: "Make everything ready: vault, broker, unlocked",
+		Long: "Makes the vault if there is none, as yett init does; starts the broker in the\n" +
+			"background if none runs; and unlocks it. Run again it says what is there already.\n" +
+			"The broker goes on when the terminal closes; yett stop ends it. What it has to say\n" +
+			"goes to broker.log in the data directory.",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return a.up(c.Context(), recoveryFD) },
+	}
+	c.Flags().IntVar(&recoveryFD, "recovery-fd", -1, "write the recovery code of a new vault to file descriptor `N`")
+	return c
+}
+
+// upDone is what yett up found and did.
+type upDone struct {
+	State         string      `json:"state"`
+	Home          string      `json:"home"`
+	Endpoint      string      `json:"endpoint"`
+	Vault         string      `json:"vault"`                    // made or there
+	RecoveryShown *bool       `json:"recovery_shown,omitempty"` // of a vault that was made
+	Broker        string      `json:"broker"`                   // started or running
+	Unlocked      bool        `json:"unlocked"`                 // by this command
+	Client        clientEntry `json:"client"`
+
+	opened wire.Unlocked
+}
+
+// up takes the steps that are still missing. Whatever it needs from the person
+// is asked for before it starts anything.
+func (a *app) up(ctx context.Context, recoveryFD int) error {
+	if err := a.ownDescriptors(map[string]int{"recovery-fd": recoveryFD}); err != nil {
+		return err
+	}
+	loc, err := a.location()
+	if err != nil {
+		return err
+	}
+	done := upDone{Home: loc.Home, Endpoint: loc.Socket, Vault: "there", Broker: "running", Client: entryOf(loc)}
+	conn, err := a.dialRunning(ctx, loc)
+	if err != nil {
+		return err
+	}
+	if conn == nil {
+		if err := a.beforeStart(ctx, loc, recoveryFD, &done); err != nil {
+			return err
+		}
+		if conn, err = a.startBroker(ctx, loc, &done); err != nil {
+			return err
+		}
+	}
+	defer conn.Close()
+	if err := a.openIfLocked(ctx, conn, &done); err != nil {
+		return err
+	}
+	if a.json {
+		return printJSON(a.stdout, done)
+	}
+	a.printUp(loc, done)
+	return nil
+}
+
+// dialRunning connects to the broker, or returns nil where none runs.
+func (a *app) dialRunning(ctx context.Context, loc endpoint.Location) (*client.Conn, error) {
+	conn, err := client.DialLocation(ctx, loc, client.Options{Program: "yett", Version: version, Role: wire.RoleCLI})
+	var u *endpoint.UnavailableError
+	if errors.As(err, &u) && (u.Cause == endpoint.NotRunning || u.Cause == endpoint.Stale) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, unavailable(loc, err)
+	}
+	return conn, nil
+}
+
+// beforeStart makes the vault if there is none, else it asks for its
+// passphrase.
+func (a *app) beforeStart(ctx context.Context, loc endpoint.Location, recoveryFD int, done *upDone) error {
+	if vault.Exists(loc.Home) {
+		_, err := a.secretPhrase(ctx, "Yett passphrase: ")
+		return err
+	}
+	a.note("There is no vault yet; this makes one. Its passphrase opens it and approves what agents ask for.")
+	shown, err := a.createVault(ctx, loc, recoveryFD)
+	if err != nil {
+		return err
+	}
+	done.Vault, done.RecoveryShown = "made", &shown
+	if !a.json {
+		a.printCreated(loc, shown)
+	}
+	return nil
+}
+
+func (a *app) openIfLocked(ctx context.Context, conn *client.Conn, done *upDone) error {
+	var st wire.Status
+	if err := call(ctx, conn, wire.MethodBrokerStatus, wire.Empty{}, nil, &st); err != nil {
+		return err
+	}
+	if done.State = st.State; st.State != "locked" {
+		return nil
+	}
+	if err := a.showPaused(ctx, conn); err != nil {
+		return err
+	}
+	opened, err := a.unlockIfLocked(ctx, conn)
+	if err != nil {
+		return err
+	}
+	done.State, done.Unlocked, done.opened = "ready", true, opened
+	return nil
+}
+
+func (a *app) printUp(loc endpoint.Location, done upDone) {
+	if done.Unlocked {
+		a.printUnlocked(done.opened)
+	}
+	was := "Yett is up."
+	if done.Broker == "running" && !done.Unlocked {
+		was = "Yett is up already."
+	}
+	fmt.Fprintf(a.stdout, "%s The broker runs in the background; yett stop%s ends it.\n", was, homeFlag(loc))
+	fmt.Fprintf(a.stdout, "next: yett add PRESET%s    a token or a key, and what agents may ask for with it (yett add lists the presets)\n", homeFlag(loc))
+	a.printClient(loc, done.Client)
+}
+
+// clientEntry is how an agent's program starts yett-mcp.
+type clientEntry struct {
+	Command string   `json:"command"`
+	Args    []string `json:"args,omitempty"`
+}
+
+// entryOf is empty where yett-mcp does not lie beside this program.
+func entryOf(loc endpoint.Location) clientEntry {
+	path, _, _, err := endpoint.Installed("yett-mcp")
+	if err != nil {
+		return clientEntry{}
+	}
+	e := clientEntry{Command: path}
+	if loc.Test {
+		e.Args = []string{"--home", loc.Home}
+	}
+	return e
+}
+
+// printClient prints the entry in the form that most clients read.
+func (a *app) printClient(loc endpoint.Location, e clientEntry) {
+	if e.Command == "" {
+		fmt.Fprintln(a.stdout, "      yett-mcp is missing beside yett: install both in one directory, then run yett up again")
+		return
+	}
+	fmt.Fprintf(a.stdout, "      yett connect CLIENT%s   tells an agent's program about yett-mcp; most others read this entry:\n", homeFlag(loc))
+	text, _ := json.Marshal(map[string]any{"mcpServers": map[string]any{"yett": e}})
+	fmt.Fprintf(a.stdout, "      %s\n", asciiJSON(text))
+}
