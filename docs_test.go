@@ -189,24 +189,14 @@ func headings(doc string) []string {
 	return all
 }
 
-// TestDocsThreatsHaveTests: every actor's row names tests that exist, or says
-// plainly that there is none.
+// TestDocsThreatsHaveTests: the tests that the threat model names exist, and the
+// sentence of the profile in force stands there and in README.md word for word.
 func TestDocsThreatsHaveTests(t *testing.T) {
 	known := testsOfTheTree(t)
 	doc := document(t, "docs/threat-model.md")
 	for _, name := range regexp.MustCompile(`\bTest[A-Z][A-Za-z0-9_]*`).FindAllString(doc, -1) {
 		if !known[name] {
 			t.Errorf("docs/threat-model.md names %s, which does not exist", name)
-		}
-	}
-	actors := tableRows(doc, "actor")
-	if len(actors) < 10 {
-		t.Errorf("only %d actors were found", len(actors))
-	}
-	for _, row := range append(actors, tableRows(doc, "attack")...) {
-		tests := row[len(row)-1]
-		if !strings.Contains(tests, "`Test") && !strings.Contains(tests, "no test yet") {
-			t.Errorf("%s: neither a test nor 'no test yet'", row[0])
 		}
 	}
 	quoted := strings.Join(strings.Fields(strings.ReplaceAll(doc, "\n> ", " ")), " ")
