@@ -5,14 +5,20 @@
 # hosts  the released Claude Code, Codex and Gemini CLI against a stand-in for their model, offline
 #        (installs a gigabyte from npm; UPDATE=1 writes the golden files)
 # bench  what it costs, ratios first
+# package  what people install, in dist/: archives, Debian packages and their SHA256SUMS
+#        (PLATFORMS=linux/amd64,linux/arm64)
+# install  the same files below DESTDIR and PREFIX, for this platform
 # kernels  the evidence under Debian's own kernels, in virtual machines (minutes; fetches kernels by apt)
 
 GO      ?= go
 YES     ?=
 UPDATE  ?=
+DESTDIR ?=
+PREFIX  ?= /usr/local
+PLATFORMS ?= linux/amd64,linux/arm64
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo 0.0.0-dev)
 
-.PHONY: build try test controls hosts bench kernels
+.PHONY: build try test controls hosts bench package install kernels
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/...
@@ -45,6 +51,15 @@ hosts:
 bench: build
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -o bin/ ./bench ./bench/baremcp
 	bin/bench
+
+package install: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/dev/null || echo 0)
+
+package:
+	@scripts/need dpkg-deb:dpkg
+	$(GO) run ./packaging -version '$(VERSION)' -platforms '$(PLATFORMS)' -out dist
+
+install:
+	$(GO) run ./packaging -version '$(VERSION)' -install '$(DESTDIR)$(PREFIX)'
 
 kernels:
 	@scripts/need qemu-system-x86_64:qemu-system-x86
