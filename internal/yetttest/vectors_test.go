@@ -553,6 +553,9 @@ func kinds(pattern string, have any) (ok, known bool) {
 		return have != nil, true
 	case "@string":
 		return isText && text != "", true
+	case "@id":
+		_, random, ok := strings.Cut(text, "_")
+		return ok && len(random) >= 26, true
 	case "@integer":
 		return isNumber && number == float64(int64(number)), true
 	case "@time":
