@@ -133,6 +133,7 @@ func newRoot(a *app) *cobra.Command {
 		newInit(a), newServe(a), newStop(a), newStatus(a), newUnlock(a), newLock(a),
 		newSecret(a), newVault(a), newApply(a), newAccess(a), newPending(a), newApprove(a), newDeny(a),
 		newSessions(a), newRevoke(a), newActivity(a), newAudit(a), newDoctor(a), newReview(a), newTry(a), newVersion(a),
+		newConnect(a), newService(a), newUninstall(a),
 		newUp(a), newTryAgent(a), newTryStranger(a), newCompletion(a), newMan(a),
 	)
 	usageErrors(root)

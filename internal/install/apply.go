@@ -3,7 +3,6 @@ package install
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 )
@@ -18,7 +17,7 @@ func (p Place) Disconnect(c Client, o Options) (*Plan, error) {
 	}
 	usual, named := p.configOf(c, o)
 	recorded := false
-	for _, path := range slices.Sorted(maps.Keys(r.Files)) {
+	for _, path := range sorted(r.Files) {
 		w := r.Files[path]
 		if w.Client != c.ID || o.Config != "" && path != o.Config {
 			continue
@@ -58,6 +57,7 @@ func (p Place) formatOf(c Client, path string) Format {
 // take edits what was added out of a file.
 func (plan *Plan) take(f *File, format Format, w *wrote) error {
 	plan.Files = append(plan.Files, f)
+	plan.noteLink(f)
 	plan.added[f] = w.Added
 	if !f.Exists {
 		return nil

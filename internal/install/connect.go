@@ -66,6 +66,7 @@ func (p Place) Connect(c Client, shim string, o Options) (*Plan, error) {
 		return nil, err
 	}
 	plan.Files = append(plan.Files, f)
+	plan.noteLink(f)
 	if err := plan.addEntry(f, c.entry(shim)); err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Path, err)
 	}
@@ -73,7 +74,7 @@ func (p Place) Connect(c Client, shim string, o Options) (*Plan, error) {
 		return plan, nil
 	}
 	if len(c.Allow) == 0 {
-		return nil, fmt.Errorf("%w: %s", ErrNoRule, c.WhyNot)
+		return nil, noRule(c)
 	}
 	for _, rule := range c.Allow {
 		if err := p.addRule(plan, rule, o); err != nil {
@@ -82,6 +83,8 @@ func (p Place) Connect(c Client, shim string, o Options) (*Plan, error) {
 	}
 	return plan, nil
 }
+
+func noRule(c Client) error { return fmt.Errorf("%w: %s", ErrNoRule, c.WhyNot) }
 
 // addEntry puts the entry into its file, or corrects the one that is there.
 func (plan *Plan) addEntry(f *File, entry string) error {
@@ -180,10 +183,19 @@ func (plan *Plan) file(p Place, path string) (*File, error) {
 		}
 	}
 	f, err := p.open(path, false)
-	if err == nil {
-		plan.Files = append(plan.Files, f)
+	if err != nil {
+		return nil, err
 	}
-	return f, err
+	plan.Files = append(plan.Files, f)
+	plan.noteLink(f)
+	return f, nil
+}
+
+// noteLink says when the file lies elsewhere than its path says.
+func (plan *Plan) noteLink(f *File) {
+	if info, err := os.Lstat(f.Path); err == nil && info.Mode()&os.ModeSymlink != 0 {
+		plan.Notes = append(plan.Notes, f.Path+" is a symbolic link; what changes is "+f.Real+".")
+	}
 }
 
 func (plan *Plan) did(f *File, e editor, a addition) {

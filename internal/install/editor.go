@@ -17,7 +17,7 @@ type editor interface {
 	put(path []string, value string) (made int, err error)
 	putElement(path []string, value string) (made int, err error)
 	take(a addition) (found bool, err error)
-	blank() bool // nothing is left in it
+	blank() bool // nothing is left in it, no comment either
 	String() string
 }
 
@@ -84,10 +84,12 @@ func (e jsonEditor) take(a addition) (bool, error) {
 	return e.remove(a.At, a.Element, a.Made)
 }
 
-func (e jsonEditor) blank() bool { return e.root == nil || len(e.root.items) == 0 }
-func (e jsonEditor) String() string {
-	return e.text
+func (e jsonEditor) blank() bool {
+	left := strings.TrimSpace(e.text)
+	return left == "" || left == "{}"
 }
+
+func (e jsonEditor) String() string { return e.text }
 
 // tomlEditor edits tables two names deep and their keys, which is what clients
 // have.

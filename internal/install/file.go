@@ -140,25 +140,41 @@ func (f *File) read(uid int) error {
 // Changed reports whether writing it would change anything.
 func (f *File) Changed() bool { return f.Remove || !f.Exists || !bytes.Equal(f.Before, f.After) }
 
-// write puts the new text in place, behind a copy of the old one, and returns
-// the copy's path.
-func (f *File) write(p Place) (backup string, err error) {
+// unchanged reports whether the file still is what was shown.
+func (f *File) unchanged(p Place) error {
 	now, err := p.open(f.Path, true)
 	if err != nil {
-		return "", err
+		return err
 	}
 	if now.Real != f.Real || now.Exists != f.Exists || !bytes.Equal(now.Before, f.Before) {
-		return "", fmt.Errorf("%s: %w", f.Path, ErrChanged)
+		return fmt.Errorf("%s: %w", f.Path, ErrChanged)
+	}
+	return nil
+}
+
+// put puts the new text in place.
+func (f *File) put(p Place) error {
+	if err := f.unchanged(p); err != nil {
+		return err
+	}
+	return durable.ReplaceFile(f.Real, f.After, f.mode)
+}
+
+// write puts the new text in place, or takes the file away, behind a copy of
+// the old text, and returns the copy's path.
+func (f *File) write(p Place) (backup string, err error) {
+	if err := f.unchanged(p); err != nil {
+		return "", err
+	}
+	if f.Remove { // all of it was made here
+		return "", os.Remove(f.Real)
 	}
 	if f.Exists {
 		if backup, err = keep(f.Real, f.Before); err != nil {
 			return "", fmt.Errorf("keeping a copy of %s: %w", f.Path, err)
 		}
 	}
-	if f.Remove {
-		return backup, os.Remove(f.Real)
-	}
-	return backup, durable.ReplaceFile(f.Real, f.After, f.mode)
+	return backup, f.put(p)
 }
 
 // keep puts a copy beside a file, mode 0600, under the first free name. A copy

@@ -5,15 +5,20 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/yett-broker/yett/internal/durable"
 )
 
-const recordVersion = 1
+const (
+	recordVersion = 1
+	lockName      = "installed.lock"
+)
 
 // record is what was put where. The package comment has its form.
 type record struct {
@@ -41,6 +46,8 @@ type addition struct {
 func (a addition) same(b addition) bool {
 	return a.Element == b.Element && fmt.Sprint(a.At) == fmt.Sprint(b.At)
 }
+
+func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 func (p Place) recordPath() string { return p.path(".local/state/yett/installed.json") }
 
@@ -81,7 +88,7 @@ func (p Place) change(edit func(*record)) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	lock, err := os.OpenFile(filepath.Join(dir, "installed.lock"), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return err
 	}
@@ -94,9 +101,24 @@ func (p Place) change(edit func(*record)) error {
 		return err
 	}
 	edit(r)
+	if len(r.Files)+len(r.Units) == 0 {
+		return p.removeRecord()
+	}
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
 	}
 	return durable.WriteFile(p.recordPath(), append(text, '\n'), false)
+}
+
+// removeRecord leaves nothing behind where nothing is installed any more.
+func (p Place) removeRecord() error {
+	dir := filepath.Dir(p.recordPath())
+	for _, path := range []string{p.recordPath(), filepath.Join(dir, lockName)} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	removeEmpty([]string{p.path(".local"), filepath.Dir(dir), dir})
+	return nil
 }

@@ -1,0 +1,23 @@
+//go:build !linux
+
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/yett-broker/yett/internal/install"
+)
+
+// manager would be launchd; yett serve does not run where it does yet.
+type manager struct{}
+
+func findManager(install.Place) (*manager, error) {
+	return nil, errors.New("yett serve does not run on this system yet, so no service can be installed")
+}
+
+func (m *manager) name() string                       { return "none" }
+func (m *manager) reload(context.Context) error       { return nil }
+func (m *manager) enable(context.Context) error       { return nil }
+func (m *manager) disable(context.Context) error      { return nil }
+func (m *manager) state(context.Context) managerState { return managerState{} }
