@@ -119,6 +119,6 @@ func (p Place) removeRecord() error {
 			return err
 		}
 	}
-	removeEmpty([]string{p.path(".local"), filepath.Dir(dir), dir})
+	removeEmpty([]string{dir})
 	return nil
 }
