@@ -130,8 +130,11 @@ func debianVersion(v string) string {
 		v = "0~git." + v
 	}
 	v = strings.ReplaceAll(v, "-", "~") + after
-	if dirty {
-		v += "+dirty"
+	switch {
+	case dirty && after == "":
+		v += "+0.dirty"
+	case dirty:
+		v += ".dirty"
 	}
 	return v
 }
