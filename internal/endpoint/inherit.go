@@ -24,7 +24,7 @@ const listenBacklog = 4096
 // ListenOn serves on a listening socket that a service manager bound at the
 // contract's path, and takes passed over. The path stays the manager's: it is
 // neither bound nor removed here. Everything else is as with Listen: the
-// directory private, the node ours and 0600, both locks held for life. A
+// directory private, the node ours and open to nobody else, both locks held for life. A
 // socket that is not that is an *InheritedError.
 func ListenOn(l Location, passed *os.File) (*Listener, error) {
 	defer passed.Close()
@@ -71,7 +71,7 @@ func (ln *Listener) takePassed(passed *os.File, uid int, mine holder) error {
 		return err
 	}
 	defer n.close()
-	if n.mode != 0o600 {
+	if n.mode&0o077 != 0 {
 		return &UnsafeError{Path: n.path, Why: fmt.Sprintf("its mode is %04o, not 0600", n.mode)}
 	}
 	if err := askSenders(passed); err != nil {

@@ -6,7 +6,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	code := Main(m, installNode, serveSSH, buildStatic, startSecond, prepareCards)
+	code := Main(m, installNode, serveSSH, buildStatic, startSecond, prepareCards, buildReleases)
 	stopSSH()
 	stopSecond()
 	if err := finishCards(); err != nil {
