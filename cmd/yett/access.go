@@ -37,7 +37,7 @@ func newAccess(a *app) *cobra.Command {
 			}
 			return nil
 		},
-	})
+	}, newAccessShow(a), newAccessTest(a))
 	return c
 }
 

@@ -71,12 +71,7 @@ func (a *app) approve(ctx context.Context, id string, o approveOptions) error {
 	if o.length > 0 {
 		request.Choice, request.Until = approval.ChoiceUntil, time.Now().Add(o.length).UTC()
 	}
-	_, keys, nonce, err := a.challenged(ctx, conn)
-	if err != nil {
-		return err
-	}
-	mac := vault.Proof(keys.Approval, approval.DecisionMessage(request.CardDigest, request.Choice, request.Until, nonce))
-	if err := call(ctx, conn, wire.MethodApprovalApprove, request, &wire.Proof{Nonce: nonce, MAC: mac}, nil); err != nil {
+	if err := a.decide(ctx, conn, request); err != nil {
 		return err
 	}
 	if a.json {
@@ -84,6 +79,16 @@ func (a *app) approve(ctx context.Context, id string, o approveOptions) error {
 	}
 	fmt.Fprintln(a.stdout, "Approved.")
 	return nil
+}
+
+// decide approves a card by the person's proof over exactly this decision.
+func (a *app) decide(ctx context.Context, conn *client.Conn, request wire.Approve) error {
+	_, keys, nonce, err := a.challenged(ctx, conn)
+	if err != nil {
+		return err
+	}
+	mac := vault.Proof(keys.Approval, approval.DecisionMessage(request.CardDigest, request.Choice, request.Until, nonce))
+	return call(ctx, conn, wire.MethodApprovalApprove, request, &wire.Proof{Nonce: nonce, MAC: mac}, nil)
 }
 
 func endOf(r wire.Approve) *time.Time {

@@ -1,0 +1,273 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/yett-broker/yett/client"
+	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/preset"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+type addOptions struct {
+	name, origin    string
+	private, noTest bool
+	valueFD         int
+
+	paths, methods []string // http
+	header, prefix string
+
+	host, user, key    string // ssh
+	port               int
+	generate           bool
+	hostKeys, commands []string
+}
+
+func newAdd(a *app) *cobra.Command {
+	o := addOptions{valueFD: -1, port: 22}
+	c := &cobra.Command{
+		Use:   "add [PRESET]",
+		Short: "Add a token or a key, and what agents may ask for with it",
+		Long: "Adds a service to what is applied: its credential, the one place it goes to, a capability\n" +
+			"that reads, and one that writes and asks you each time. It shows what is added, takes your\n" +
+			"proof once for that and for the value, and tries the value by one harmless request of its\n" +
+			"own, which is a row like any other. Without PRESET it lists the presets; http is for any\n" +
+			"API, ssh for a host.\n\n" +
+			"The value is read from the terminal without echo, from --value-fd, or from standard input.\n" +
+			"Whatever is not given by a flag is asked for on the terminal.",
+		Args: cobra.MaximumNArgs(1),
+		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			all, err := preset.All()
+			var words []cobra.Completion
+			for _, p := range all {
+				words = append(words, cobra.CompletionWithDesc(p.Name, p.Title))
+			}
+			if err != nil || len(args) > 0 {
+				words = nil
+			}
+			return words, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				if c.Flags().Changed("name") || slices.ContainsFunc(addFlags, c.Flags().Changed) {
+					return usageError{errors.New("which preset? yett add lists them")}
+				}
+				return a.listPresets()
+			}
+			return a.add(c, args[0], o)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.name, "name", "", "the `NAME` of the credential; the preset's own if not given")
+	f.StringVar(&o.origin, "origin", "", "the one place the token goes to, https://host[:port]: http, gitlab, grafana")
+	f.BoolVar(&o.private, "private", false, "the host's name may lead to a private address")
+	f.BoolVar(&o.noTest, "no-test", false, "do not try the value")
+	f.IntVar(&o.valueFD, "value-fd", -1, "read the value from file descriptor `N`")
+	f.StringArrayVar(&o.paths, "path", nil, "http: a `PATH` that agents may ask for; * is one segment, ** the rest; may be repeated")
+	f.StringArrayVar(&o.methods, "method", nil, "http: a `METHOD`; others than GET, HEAD and OPTIONS are asked for each time (default GET, HEAD)")
+	f.StringVar(&o.header, "header", "", "http: the `HEADER` that carries the token, in place of Authorization: Bearer")
+	f.StringVar(&o.prefix, "prefix", "", "http: what stands before the token in --header")
+	f.StringVar(&o.host, "host", "", "ssh: the host's name or address")
+	f.IntVar(&o.port, "port", 22, "ssh: its port")
+	f.StringVar(&o.user, "user", "", "ssh: the account there")
+	f.StringVar(&o.key, "key", "", "ssh: the `FILE` of an unencrypted private key")
+	f.BoolVar(&o.generate, "generate-key", false, "ssh: make a new key")
+	f.StringArrayVar(&o.hostKeys, "host-key", nil, "ssh: the host's key, as `'TYPE BASE64'` or by its fingerprint SHA256:…; may be repeated")
+	f.StringArrayVar(&o.commands, "command", nil, "ssh: a `COMMAND` that is asked for each time; may be repeated")
+	return c
+}
+
+func (a *app) listPresets() error {
+	all, err := preset.All()
+	if err != nil {
+		return err
+	}
+	if a.json {
+		list := []map[string]any{}
+		for _, p := range all {
+			list = append(list, map[string]any{"name": p.Name, "title": p.Title, "origin": p.Origin, "self_hosted": p.SelfHosted, "page": p.Page, "scopes": p.Scopes})
+		}
+		return printJSON(a.stdout, list)
+	}
+	w := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
+	for _, p := range all {
+		place := p.Origin
+		if place == "" {
+			place = "where you say"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\n", p.Name, p.Title, place)
+	}
+	w.Flush()
+	fmt.Fprintln(a.stdout, "next: yett add PRESET")
+	return nil
+}
+
+// addition is what is about to be added.
+type addition struct {
+	preset    preset.Preset
+	name      string
+	tables    []byte
+	value     []byte
+	publicKey string // of a key that was made: the person must let it in
+	trial     *trialAction
+}
+
+// add asks for everything, and only then for the proof.
+func (a *app) add(c *cobra.Command, name string, o addOptions) error {
+	ctx := c.Context()
+	p, ok, err := preset.Find(name)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return usageError{fmt.Errorf("there is no preset %q; yett add lists them, and http is for any API", name)}
+	}
+	if err := checkAddFlags(c, p); err != nil {
+		return err
+	}
+	if err := a.ownDescriptors(map[string]int{"value-fd": o.valueFD}); err != nil {
+		return err
+	}
+	conn, err := a.dialUp(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	d, err := a.prepareAddition(ctx, p, o)
+	if err != nil {
+		return err
+	}
+	defer func() { clear(d.value) }()
+	change, err := a.whatIsAdded(ctx, conn, d)
+	if err != nil {
+		return err
+	}
+	if d.value == nil {
+		if d.value, err = a.readValue(ctx, d, o.valueFD); err != nil {
+			return err
+		}
+	}
+	return a.finishAddition(ctx, conn, d, change)
+}
+
+// addFlags are all flags but --name, which goes with every preset.
+var addFlags = []string{"no-test", "origin", "private", "value-fd", "path", "method", "header", "prefix",
+	"host", "port", "user", "key", "generate-key", "host-key", "command"}
+
+// checkAddFlags refuses flags that a preset does not know: an ignored --path
+// would be taken for a limit.
+func checkAddFlags(c *cobra.Command, p preset.Preset) error {
+	known := map[string]bool{"no-test": true, "private": true}
+	add := func(names ...string) {
+		for _, n := range names {
+			known[n] = true
+		}
+	}
+	switch {
+	case p.Host:
+		add("host", "port", "user", "key", "generate-key", "host-key", "command")
+	case p.Read == nil && p.Write == nil:
+		add("value-fd", "origin", "path", "method", "header", "prefix")
+	case p.SelfHosted:
+		add("value-fd", "origin")
+	default:
+		add("value-fd")
+		delete(known, "private")
+	}
+	for _, flag := range addFlags {
+		if c.Flags().Changed(flag) && !known[flag] {
+			return usageError{fmt.Errorf("the preset %s takes no --%s", p.Name, flag)}
+		}
+	}
+	return nil
+}
+
+// dialUp connects to a broker that has its vault open, or says how to come
+// there.
+func (a *app) dialUp(ctx context.Context) (*client.Conn, error) {
+	conn, err := a.dialUnlocked(ctx)
+	var fail *wire.Error
+	if errors.As(err, &fail) && (fail.Code == wire.CodeUnavailable || fail.Code == wire.CodeLocked) {
+		e := *fail
+		e.NextStep = "Start and unlock it: yett up."
+		return nil, &e
+	}
+	return conn, err
+}
+
+func (a *app) prepareAddition(ctx context.Context, p preset.Preset, o addOptions) (addition, error) {
+	switch {
+	case p.Host:
+		return a.prepareHost(ctx, p, o)
+	case p.Read == nil && p.Write == nil:
+		return a.prepareAPI(ctx, p, o)
+	}
+	return a.prepareService(ctx, p, o)
+}
+
+// whatIsAdded shows nothing yet. An addition whose value is missing, because
+// something went wrong before it was stored, is gone on with.
+func (a *app) whatIsAdded(ctx context.Context, conn *client.Conn, d addition) (wire.AccessApplied, error) {
+	var r wire.AccessApplied
+	err := call(ctx, conn, wire.MethodAccessApply, wire.AccessApply{File: string(d.tables), DryRun: true, Add: true}, nil, &r)
+	var fail *wire.Error
+	if errors.As(err, &fail) && fail.Code == wire.CodeBadRequest {
+		_, problems, _ := strings.Cut(fail.Message, "\n")
+		e := wire.Errorf(wire.CodeBadRequest, "It cannot be added:\n%s", problems)
+		e.NextStep = "Correct what is named. If it is applied already: yett access show has it, and --name adds it beside."
+		return r, e
+	}
+	if err == nil && r.Difference == "" && !slices.Contains(r.Missing, d.name) {
+		e := wire.Errorf(wire.CodeBadRequest, "%s is added already, and has its value.", d.name)
+		e.NextStep = "Another value: yett secret rotate " + d.name + ". Another account: yett add " + d.preset.Name + " --name NAME."
+		return r, e
+	}
+	return r, err
+}
+
+// finishAddition shows the difference, takes the proof and goes through to the
+// end.
+func (a *app) finishAddition(ctx context.Context, conn *client.Conn, d addition, change wire.AccessApplied) error {
+	if !a.json {
+		fmt.Fprint(a.stdout, change.Difference)
+		if d.trial != nil {
+			fmt.Fprintf(a.stdout, "then tried once: %s (--no-test leaves it out)\n", approval.Printable(d.trial.String()))
+		}
+	}
+	if change.Difference != "" {
+		if err := a.prove(ctx, conn, wire.MethodAccessApply, wire.AccessApply{File: string(d.tables), Add: true}, nil); err != nil {
+			return err
+		}
+	}
+	if err := a.prove(ctx, conn, wire.MethodSecretSet, wire.SecretSet{Name: d.name, Value: d.value}, nil); err != nil {
+		return notStored(d.name, err)
+	}
+	result := addDone{Preset: d.preset.Name, Name: d.name, Difference: change.Difference, PublicKey: d.publicKey}
+	if d.trial != nil {
+		t, err := a.tryValue(ctx, conn, d)
+		if err != nil {
+			return err
+		}
+		result.Test = &t
+	}
+	return a.printAdded(ctx, conn, d, result)
+}
+
+// notStored says how to go on where only the tables were applied.
+func notStored(name string, err error) error {
+	var fail *wire.Error
+	if !errors.As(err, &fail) {
+		return err
+	}
+	e := *fail
+	e.Message = strings.TrimSuffix(e.Message, "; nothing was changed.")
+	e.NextStep = "What agents may ask for is applied, the value of " + name + " is not stored. Run the same again with a value that can be used."
+	return &e
+}

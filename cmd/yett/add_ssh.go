@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/yett-broker/yett/client"
+	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/preset"
+	"github.com/yett-broker/yett/internal/sshexec"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+// prepareHost asks for a host, an account there, a key and what may be run.
+func (a *app) prepareHost(ctx context.Context, p preset.Preset, o addOptions) (addition, error) {
+	d := addition{preset: p}
+	var err error
+	if o.host == "" {
+		if o.host, err = a.answer(ctx, "Host: ", "--host", ""); err != nil {
+			return d, err
+		}
+	}
+	if o.user == "" {
+		if o.user, err = a.answer(ctx, "Account on "+o.host+": ", "--user", ""); err != nil {
+			return d, err
+		}
+	}
+	if o.port < 1 || o.port > 65535 {
+		return d, usageError{errors.New("--port is a number from 1 to 65535")}
+	}
+	d.name = orElse(o.name, strings.ToLower(strings.Split(o.host, ".")[0]))
+	s := preset.Server{Name: d.name, User: o.user, Address: net.JoinHostPort(strings.Trim(o.host, "[]"), strconv.Itoa(o.port)),
+		Private: o.private, Look: p.Commands, Run: o.commands}
+	if d.value, d.publicKey, err = a.privateKey(ctx, d.name, o); err != nil {
+		return d, err
+	}
+	if s.HostKeys, err = a.hostKeys(ctx, s.Address, o.hostKeys); err != nil {
+		clear(d.value)
+		return d, err
+	}
+	if d.publicKey == "" && !o.noTest { // a new key is not let in yet
+		d.trial = &trialAction{capability: preset.LookCapability(d.name), action: client.Action{Command: &p.Test.Command}}
+	}
+	d.tables = s.Tables()
+	return d, checkTables(d.tables)
+}
+
+// privateKey reads the key that the person has, or makes one; then it returns
+// the public line too.
+func (a *app) privateKey(ctx context.Context, name string, o addOptions) (key []byte, public string, err error) {
+	switch {
+	case o.key != "" && o.generate:
+		return nil, "", usageError{errors.New("--key and --generate-key exclude each other")}
+	case o.key == "" && !o.generate:
+		const made = "make one"
+		if o.key, err = a.answer(ctx, "Private key file (empty: make a new key): ", "--key or --generate-key", made); err != nil {
+			return nil, "", err
+		}
+		o.generate = o.key == made
+	}
+	if o.generate {
+		return newKey(name)
+	}
+	if rest, ok := strings.CutPrefix(o.key, "~/"); ok {
+		if u, err := user.Current(); err == nil {
+			o.key = filepath.Join(u.HomeDir, rest)
+		}
+	}
+	f, err := os.Open(o.key)
+	if err != nil {
+		return nil, "", wire.Errorf(wire.CodeBadRequest, "The key cannot be read: %s.", approval.Escape(err.Error(), 300))
+	}
+	defer f.Close()
+	if key, err = readBounded(f); err != nil {
+		return nil, "", err
+	}
+	if _, err := sshexec.ParseKey(key); err != nil {
+		clear(key)
+		e := wire.Errorf(wire.CodeBadRequest, "The key cannot be used: %v.", err)
+		e.NextStep = "Give an unencrypted private key; or let yett make one that lies nowhere else: --generate-key."
+		return nil, "", e
+	}
+	return key, "", nil
+}
+
+// newKey makes an Ed25519 key that exists nowhere else.
+func newKey(name string) (key []byte, public string, err error) {
+	pub, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return nil, "", fmt.Errorf("making a key: %w", err)
+	}
+	defer clear(private)
+	comment := "yett-" + name
+	block, err := ssh.MarshalPrivateKey(private, comment)
+	if err != nil {
+		return nil, "", fmt.Errorf("writing the new key: %w", err)
+	}
+	defer clear(block.Bytes)
+	line, err := ssh.NewPublicKey(pub)
+	if err != nil {
+		return nil, "", fmt.Errorf("writing the new key: %w", err)
+	}
+	return pem.EncodeToMemory(block), strings.TrimSpace(string(ssh.MarshalAuthorizedKey(line))) + " " + comment, nil
+}
+
+// hostKeys settles which keys the host may show. Keys that are given in full
+// are taken as they are; a fingerprint picks among those that the host shows
+// now; otherwise the person compares.
+func (a *app) hostKeys(ctx context.Context, address string, given []string) ([]string, error) {
+	var full, fingerprints []string
+	for _, k := range given {
+		if strings.HasPrefix(k, "SHA256:") {
+			fingerprints = append(fingerprints, k)
+		} else {
+			full = append(full, k)
+		}
+	}
+	if len(given) > 0 && len(fingerprints) == 0 {
+		return full, nil
+	}
+	shown, err := scanHostKeys(ctx, address)
+	if err != nil {
+		e := wire.Errorf(wire.CodeBadRequest, "The keys of %s cannot be asked for: %v.", approval.Escape(address, 200), err)
+		e.NextStep = "Check host and port; or give the key as the host's administrator has it: --host-key 'TYPE BASE64'."
+		return nil, e
+	}
+	if len(fingerprints) > 0 {
+		return pickKeys(full, shown, fingerprints)
+	}
+	return a.confirmKeys(ctx, address, shown)
+}
+
+func pickKeys(full []string, shown []ssh.PublicKey, fingerprints []string) ([]string, error) {
+	for _, f := range fingerprints {
+		i := slices.IndexFunc(shown, func(k ssh.PublicKey) bool { return ssh.FingerprintSHA256(k) == f })
+		if i < 0 {
+			e := wire.Errorf(wire.CodeBadRequest, "The host shows no key with the fingerprint %s; nothing was changed.", approval.Escape(f, 100))
+			e.NextStep = "Find out whether this is the host that you mean: another key can mean another host."
+			return nil, e
+		}
+		full = append(full, keyLine(shown[i]))
+	}
+	return full, nil
+}
+
+// confirmKeys lets the person compare. What was seen over the network proves
+// nothing by itself.
+func (a *app) confirmKeys(ctx context.Context, address string, shown []ssh.PublicKey) ([]string, error) {
+	question := "\n" + approval.Printable(address) + " shows these keys:\n"
+	lines := make([]string, len(shown))
+	for i, k := range shown {
+		lines[i] = keyLine(k)
+		question += fmt.Sprintf("  %-20s %s\n", k.Type(), ssh.FingerprintSHA256(k))
+	}
+	question += "Compare one with what its administrator, or ssh-keygen -lf on the host itself, says.\nAre they the host's? Type yes: "
+	said, err := a.answer(ctx, question, "--host-key", "no")
+	if err != nil {
+		return nil, err
+	}
+	if said != "yes" {
+		e := wire.Errorf(wire.ReasonDenied, "The host's keys were not confirmed; nothing was changed.")
+		e.NextStep = "Ask the host's administrator for their fingerprints and run it again."
+		return nil, e
+	}
+	return lines, nil
+}
+
+func keyLine(k ssh.PublicKey) string { return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(k))) }
