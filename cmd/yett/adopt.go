@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/yett-broker/yett/internal/ambient"
+	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+type adoptOptions struct {
+	as, origin, host string
+	paths            []string
+	remove, keep     bool
+}
+
+func newAdopt(a *app) *cobra.Command {
+	var o adoptOptions
+	c := &cobra.Command{
+		Use:   "adopt [NAME…]",
+		Short: "Find credentials that every program of your login can use, and move them",
+		Long: "Without NAME it lists the credentials that lie open in the usual places of your login\n" +
+			"and in the project below the current directory: where, of what kind, who can read\n" +
+			"them, never a value.\n\n" +
+			"With names it moves these: it shows what agents could ask for with each, takes your\n" +
+			"proof, stores the value, and asks whether to take it away from where it was. No copy\n" +
+			"is kept beside it: that would be the secret again. What backups and the disk keep of\n" +
+			"the old file stays, so a new token at the issuer is the better end.",
+		Args: cobra.ArbitraryArgs,
+		ValidArgsFunction: func(c *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			var words []cobra.Completion
+			found, _ := a.ambient(c.Context())
+			for _, f := range found {
+				if movable(f) && !slices.Contains(args, f.Name) {
+					words = append(words, cobra.CompletionWithDesc(f.Name, f.Kind))
+				}
+			}
+			return words, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				if c.LocalNonPersistentFlags().NFlag() > 0 {
+					return usageError{errors.New("which one? yett adopt lists them")}
+				}
+				return a.listAmbient(c.Context())
+			}
+			if err := o.check(args); err != nil {
+				return err
+			}
+			return a.adopt(c.Context(), args, o)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.as, "as", "", "the `NAME` of the credential in Yett")
+	f.StringVar(&o.origin, "origin", "", "the one place the token goes to, https://host[:port], where that is not known")
+	f.StringArrayVar(&o.paths, "path", nil, "a `PATH` that agents may ask to read, where no preset says; * is one segment, ** the rest; may be repeated")
+	f.StringVar(&o.host, "host", "", "the `USER@HOST[:PORT]` that an SSH key is for; its keys are taken from known_hosts")
+	f.BoolVar(&o.remove, "remove", false, "take it away from where it was, without asking")
+	f.BoolVar(&o.keep, "keep", false, "leave it where it was, without asking")
+	return c
+}
+
+func (o adoptOptions) check(names []string) error {
+	switch {
+	case o.remove && o.keep:
+		return usageError{errors.New("--remove and --keep exclude each other")}
+	case len(names) > 1 && (o.as != "" || o.origin != "" || o.host != "" || len(o.paths) > 0):
+		return usageError{errors.New("--as, --origin, --path and --host are for one NAME")}
+	case len(slices.Compact(slices.Sorted(slices.Values(names)))) != len(names):
+		return usageError{errors.New("a NAME is given twice")}
+	}
+	return nil
+}
+
+// ambient looks into the account's places and the current directory's tree.
+func (a *app) ambient(ctx context.Context) ([]ambient.Finding, []string) {
+	account := ambient.Account{Homes: accountHomes(), Variables: os.Environ(), AgentPath: os.Getenv("SSH_AUTH_SOCK")}
+	if dir, err := os.Getwd(); err == nil && dir != "/" {
+		account.Project = dir
+	}
+	return ambient.Find(ctx, account)
+}
+
+// movable reports whether Yett has the kind of a finding and its value can be
+// had. Whether its service takes a bearer token the person knows better.
+func movable(f ambient.Finding) bool {
+	switch f.Kind {
+	case ambient.KindPrivateKey:
+		return true
+	case "token", ambient.KindVariable:
+		return f.Where != "" || f.Service != ""
+	}
+	return false
+}
+
+// lying is one finding as yett adopt prints it.
+type lying struct {
+	ambient.Finding
+	Movable bool `json:"movable"`
+}
+
+func (a *app) listAmbient(ctx context.Context) error {
+	found, unread := a.ambient(ctx)
+	if a.json {
+		list := []lying{}
+		for _, f := range found {
+			list = append(list, lying{f, movable(f)})
+		}
+		return printJSON(a.stdout, map[string]any{"found": list, "unread": slices.Concat([]string{}, unread)})
+	}
+	w := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
+	can := 0
+	for _, f := range found {
+		move := ""
+		if movable(f) {
+			move, can = "can be moved", can+1
+		}
+		fmt.Fprintln(w, strings.TrimRight(approval.Printable(f.Name)+"\t"+f.Kind+"\t"+placeOf(f)+"\tread by "+f.Readers+"\t"+move, "\t"))
+	}
+	w.Flush()
+	for _, u := range unread {
+		fmt.Fprintf(a.stdout, "not read: %s\n", approval.Printable(u))
+	}
+	fmt.Fprintf(a.stdout, "%d credentials that agents of this login can use without Yett; %d can be moved\n", len(found), can)
+	if can > 0 {
+		fmt.Fprintln(a.stdout, "next: yett adopt NAME")
+	}
+	return nil
+}
+
+func placeOf(f ambient.Finding) string {
+	s := f.Path
+	if f.Where != "" {
+		s = strings.TrimPrefix(s+": "+f.Where, ": ")
+	}
+	return approval.Printable(s)
+}
+
+// pick finds what the person named.
+func pick(found []ambient.Finding, name string) (ambient.Finding, error) {
+	i := slices.IndexFunc(found, func(f ambient.Finding) bool { return f.Name == name })
+	if i < 0 {
+		e := wire.Errorf(wire.CodeBadRequest, "Nothing that was found is called %s.", approval.Escape(name, 100))
+		e.NextStep = "yett adopt lists what was found."
+		return ambient.Finding{}, e
+	}
+	f := found[i]
+	if !movable(f) {
+		e := wire.Errorf(wire.CodeBadRequest, "%s cannot be moved: Yett has no kind for it, or cannot take it from there.", f.Name)
+		e.NextStep = "Make a token of its own for agents at the issuer and give it to Yett: yett add. " + signOut(f)
+		return f, e
+	}
+	return f, nil
+}
+
+func signOut(f ambient.Finding) string {
+	switch {
+	case f.SignOut != "":
+		return "This takes it away here: " + f.SignOut + "."
+	case f.Path == "":
+		return "Take it out of what sets it in your shell."
+	}
+	return "Take it out of " + approval.Printable(f.Path) + " yourself."
+}
