@@ -19,10 +19,10 @@ func newUp(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "up",
 		Short: "Make everything ready: vault, broker, unlocked",
-		Long: "Makes the vault if there is none, as yett init does; starts the broker in the\n" +
-			"background if none runs; and unlocks it. Run again it says what is there already.\n" +
-			"The broker goes on when the terminal closes; yett stop ends it. What it has to say\n" +
-			"goes to broker.log in the data directory.",
+		Long: "Makes the vault if there is none, as yett init does; starts the broker if none runs;\n" +
+			"and unlocks it. Run again it says what is there already. The broker goes on when the\n" +
+			"terminal closes; yett stop ends it. Where yett service install was run, the service\n" +
+			"manager runs it; else its log is broker.log in the data directory.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.up(c.Context(), recoveryFD) },
 	}
@@ -37,7 +37,7 @@ type upDone struct {
 	Endpoint      string      `json:"endpoint"`
 	Vault         string      `json:"vault"`                    // made or there
 	RecoveryShown *bool       `json:"recovery_shown,omitempty"` // of a vault that was made
-	Broker        string      `json:"broker"`                   // started or running
+	Broker        string      `json:"broker"`                   // running, started, or service: started by its manager
 	Unlocked      bool        `json:"unlocked"`                 // by this command
 	Client        clientEntry `json:"client"`
 
@@ -55,17 +55,15 @@ func (a *app) up(ctx context.Context, recoveryFD int) error {
 		return err
 	}
 	done := upDone{Home: loc.Home, Endpoint: loc.Socket, Vault: "there", Broker: "running", Client: entryOf(loc)}
-	conn, err := a.dialRunning(ctx, loc)
-	if err != nil {
+	if err := a.vaultIfMissing(ctx, loc, recoveryFD, &done); err != nil {
 		return err
 	}
-	if conn == nil {
-		if err := a.beforeStart(ctx, loc, recoveryFD, &done); err != nil {
-			return err
-		}
-		if conn, err = a.startBroker(ctx, loc, &done); err != nil {
-			return err
-		}
+	conn, err := a.dialRunning(ctx, loc)
+	if err == nil && conn == nil {
+		conn, err = a.start(ctx, loc, &done)
+	}
+	if err != nil {
+		return err
 	}
 	defer conn.Close()
 	if err := a.openIfLocked(ctx, conn, &done); err != nil {
@@ -78,25 +76,11 @@ func (a *app) up(ctx context.Context, recoveryFD int) error {
 	return nil
 }
 
-// dialRunning connects to the broker, or returns nil where none runs.
-func (a *app) dialRunning(ctx context.Context, loc endpoint.Location) (*client.Conn, error) {
-	conn, err := client.DialLocation(ctx, loc, client.Options{Program: "yett", Version: version, Role: wire.RoleCLI})
-	var u *endpoint.UnavailableError
-	if errors.As(err, &u) && (u.Cause == endpoint.NotRunning || u.Cause == endpoint.Stale) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, unavailable(loc, err)
-	}
-	return conn, nil
-}
-
-// beforeStart makes the vault if there is none, else it asks for its
-// passphrase.
-func (a *app) beforeStart(ctx context.Context, loc endpoint.Location, recoveryFD int, done *upDone) error {
+// vaultIfMissing comes first: a service manager would start a broker, in vain,
+// for whoever asks whether one is there.
+func (a *app) vaultIfMissing(ctx context.Context, loc endpoint.Location, recoveryFD int, done *upDone) error {
 	if vault.Exists(loc.Home) {
-		_, err := a.secretPhrase(ctx, "Yett passphrase: ")
-		return err
+		return nil
 	}
 	a.note("There is no vault yet; this makes one. Its passphrase opens it and approves what agents ask for.")
 	shown, err := a.createVault(ctx, loc, recoveryFD)
@@ -108,6 +92,59 @@ func (a *app) beforeStart(ctx context.Context, loc endpoint.Location, recoveryFD
 		a.printCreated(loc, shown)
 	}
 	return nil
+}
+
+// dialRunning connects to the broker, or returns nil where none runs.
+func (a *app) dialRunning(ctx context.Context, loc endpoint.Location) (*client.Conn, error) {
+	conn, err := client.DialLocation(ctx, loc, client.Options{Program: "yett", Version: version, Role: wire.RoleCLI})
+	var u *endpoint.UnavailableError
+	switch {
+	case err == nil:
+		return conn, nil
+	case errors.As(err, &u) && (u.Cause == endpoint.NotRunning || u.Cause == endpoint.Stale):
+		return nil, nil
+	case errors.As(err, &u) && u.Cause == endpoint.Starting:
+		return a.awaitBroker(ctx, loc, nil)
+	}
+	return nil, unavailable(loc, err)
+}
+
+// start starts the broker: by the service manager where it has that task, else
+// in the background. The passphrase comes before: nothing is started for nobody
+// who could unlock it.
+func (a *app) start(ctx context.Context, loc endpoint.Location, done *upDone) (*client.Conn, error) {
+	if _, err := a.secretPhrase(ctx, "Yett passphrase: "); err != nil {
+		return nil, err
+	}
+	if m := a.serviceManager(ctx, loc); m != nil {
+		if err := m.enable(ctx); err != nil {
+			return nil, cannotStart(loc, err)
+		}
+		done.Broker = "service"
+		return a.awaitBroker(ctx, loc, nil)
+	}
+	return a.startBroker(ctx, loc, done)
+}
+
+// serviceManager is the manager that is to run the broker, or nil: no service
+// was installed, or the person disabled it since.
+func (a *app) serviceManager(ctx context.Context, loc endpoint.Location) *manager {
+	if loc.Test {
+		return nil
+	}
+	place, err := a.place()
+	if err != nil {
+		return nil
+	}
+	there, _, err := place.Installed()
+	if err != nil || len(there) == 0 {
+		return nil
+	}
+	m, err := findManager(place)
+	if err != nil || !m.state(ctx).Enabled {
+		return nil
+	}
+	return m
 }
 
 func (a *app) openIfLocked(ctx context.Context, conn *client.Conn, done *upDone) error {
@@ -137,7 +174,11 @@ func (a *app) printUp(loc endpoint.Location, done upDone) {
 	if done.Broker == "running" && !done.Unlocked {
 		was = "Yett is up already."
 	}
-	fmt.Fprintf(a.stdout, "%s The broker runs in the background; yett stop%s ends it.\n", was, homeFlag(loc))
+	if done.Broker == "service" {
+		fmt.Fprintf(a.stdout, "%s The service manager runs the broker.\n", was)
+	} else {
+		fmt.Fprintf(a.stdout, "%s The broker runs in the background; yett stop%s ends it.\n", was, homeFlag(loc))
+	}
 	fmt.Fprintf(a.stdout, "next: yett add PRESET%s    a token or a key, and what agents may ask for with it (yett add lists the presets)\n", homeFlag(loc))
 	a.printClient(loc, done.Client)
 }

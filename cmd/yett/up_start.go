@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -32,7 +31,7 @@ const (
 // startBroker starts yett serve apart from this command and waits until it
 // answers a hello, or has ended. Nobody who waits for the end of this command's
 // output waits for the broker: it has its log and /dev/null as its standard
-// streams, inherits no other descriptor, and belongs to no terminal.
+// streams, and belongs to no terminal. What else it inherits it closes by itself.
 func (a *app) startBroker(ctx context.Context, loc endpoint.Location, done *upDone) (*client.Conn, error) {
 	program, _, _, err := endpoint.Installed("yett")
 	if err != nil {
@@ -45,9 +44,6 @@ func (a *app) startBroker(ctx context.Context, loc endpoint.Location, done *upDo
 	defer log.Close()
 	before, err := log.Seek(0, io.SeekEnd)
 	if err != nil {
-		return nil, cannotStart(loc, err)
-	}
-	if err := keepDescriptors(); err != nil {
 		return nil, cannotStart(loc, err)
 	}
 	c := exec.Command(program, "serve")
@@ -120,26 +116,6 @@ func openBrokerLog(home string) (*os.File, error) {
 		}
 	}
 	return os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
-}
-
-// keepDescriptors keeps what this command inherited from being passed on: the
-// other end of a pipe would stay open for as long as the broker lives.
-func keepDescriptors() error {
-	dir, err := os.Open("/dev/fd")
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		if fd, err := strconv.Atoi(name); err == nil && fd > 2 {
-			syscall.CloseOnExec(fd)
-		}
-	}
-	return nil
 }
 
 // keptEnvironment is what the broker keeps of its environment anyway.

@@ -167,22 +167,38 @@ func TestPresetsAreRead(t *testing.T) {
 	}
 }
 
-// FuzzTables: what a person types as a name, an origin or a path can never end
-// its string and say something else in the file.
-func FuzzTables(f *testing.F) {
-	for _, s := range []string{"a", `a"`, "a\\", "a\n[capability.\"http:x\"]", "a\x7f", "\xff", "ü\u2028", "'''", "a\u0000b"} {
-		f.Add(s, s, s)
+// hostile are words that would say something else in the file, were they not
+// quoted.
+var hostile = []string{"a", `a"`, `a" # `, "a\\", "a\n[capability.\"http:x\"]", "a\x7f", "\xff", "ü\u2028", "'''", "a\x00b", `x", "/v2`}
+
+// keepsWords: what a person types as a name, an origin or a path never ends its
+// string.
+func keepsWords(t *testing.T, name, origin, path string) {
+	p := Preset{Kind: "bearer", Read: &Rules{Methods: []string{"GET"}, Paths: []string{path}}}
+	policy, err := access.Parse(p.Tables(name, origin, false))
+	if err != nil {
+		return
 	}
-	f.Fuzz(func(t *testing.T, name, origin, path string) {
-		p := Preset{Kind: "bearer", Read: &Rules{Methods: []string{"GET"}, Paths: []string{path}}}
-		policy, err := access.Parse(p.Tables(name, origin, false))
-		if err != nil {
-			return
-		}
-		credentials, capabilities := policy.Credentials(), policy.Capabilities()
-		if len(credentials) != 1 || len(capabilities) != 1 || credentials[0].Name != name || capabilities[0].Name != ReadCapability(name) ||
-			!slices.Equal(capabilities[0].Paths, []string{path}) {
-			t.Errorf("%q %q %q became\n%s", name, origin, path, p.Tables(name, origin, false))
-		}
-	})
+	credentials, capabilities := policy.Credentials(), policy.Capabilities()
+	if len(credentials) != 1 || len(capabilities) != 1 || credentials[0].Name != name || capabilities[0].Name != ReadCapability(name) ||
+		!slices.Equal(capabilities[0].Paths, []string{path}) {
+		t.Errorf("%q %q %q became\n%s", name, origin, path, p.Tables(name, origin, false))
+	}
+}
+
+func TestTablesKeepWords(t *testing.T) {
+	for _, word := range hostile {
+		keepsWords(t, word, "https://a.example", "/v1")
+		keepsWords(t, "a", word, "/v1")
+		keepsWords(t, "a", "https://a.example", word)
+		keepsWords(t, "a", "https://a.example", "/v1/"+word)
+	}
+}
+
+func FuzzTables(f *testing.F) {
+	for _, word := range hostile {
+		f.Add(word, word, word)
+		f.Add("a", "https://a.example", "/v1/"+word)
+	}
+	f.Fuzz(keepsWords)
 }
