@@ -66,7 +66,7 @@ const statusTime = 5 * time.Second
 
 // examine asks the broker how it is and looks at everything else.
 func (a *app) examine(ctx context.Context, loc endpoint.Location) doctor.Report {
-	s := doctor.Subject{Location: loc, Version: version, Accounts: accountHomes(), Clients: clientFiles}
+	s := doctor.Subject{Location: loc, Version: version, Accounts: accountHomes(), Clients: clientFiles()}
 	s.Project, _ = os.Getwd() // without one no project is looked at
 	ask, cancel := context.WithTimeout(ctx, statusTime)
 	defer cancel()
@@ -81,8 +81,8 @@ func (a *app) examine(ctx context.Context, loc endpoint.Location) doctor.Report 
 // their files: that of the account database, and HOME, which most obey.
 func accountHomes() []string {
 	var homes []string
-	if loc, err := endpoint.Default(); err == nil {
-		homes = append(homes, filepath.Join(loc.Home, "../../..")) // HOME/.local/share/yett
+	if _, home, err := endpoint.Account(); err == nil {
+		homes = append(homes, home)
 	}
 	if home := os.Getenv("HOME"); filepath.IsAbs(home) && !slices.Contains(homes, filepath.Clean(home)) {
 		homes = append(homes, filepath.Clean(home))

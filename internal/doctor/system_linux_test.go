@@ -206,7 +206,7 @@ func TestDoctorClients(t *testing.T) {
 	home := t.TempDir()
 	b := yetttest.New(t)
 	b.Env = []string{"HOME=" + home}
-	examine(t, b).says(t, "client", true, "Add yett-mcp to your agent's MCP servers")
+	examine(t, b).says(t, "client", true, "where your agent keeps its MCP servers")
 	config := func(command string) {
 		must(t, os.WriteFile(filepath.Join(home, ".claude.json"), []byte(`{"mcpServers":{"yett-mcp":{"command":"`+command+`"}}}`), 0o600))
 	}
