@@ -76,7 +76,11 @@ func (a *app) serve(ctx context.Context, unused time.Duration, onSuspend bool) e
 		return cannotListen(loc, err)
 	}
 	defer listener.Close()
-	l, err := ledger.Open(loc.Home, ledger.Options{AuditPublicKey: v.AuditPublicKey()})
+	boot, err := peer.BootID()
+	if err != nil {
+		return err
+	}
+	l, err := ledger.Open(loc.Home, ledger.Options{AuditPublicKey: v.AuditPublicKey(), Boot: boot})
 	if err != nil {
 		return ledgerUnusable(err)
 	}

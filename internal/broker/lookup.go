@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"context"
+
 	"github.com/yett-broker/yett/internal/action"
 	"github.com/yett-broker/yett/internal/ledger"
 	"github.com/yett-broker/yett/internal/session"
@@ -14,7 +16,7 @@ func (ch *channel) getOperation(s *session.Session, m wire.OperationGet) (any, *
 	if op := ch.b.ops.get(m.OperationID); op != nil && op.subject == subject {
 		return ch.awaitDecision(op, m.Sequence, m.WaitMS)
 	}
-	first, ok, err := ch.b.Ledger.Operation(m.OperationID)
+	first, ok, err := ch.findOperation(m.OperationID)
 	if err != nil {
 		return nil, ch.b.ledgerFailed(err)
 	}
@@ -24,6 +26,18 @@ func (ch *channel) getOperation(s *session.Session, m wire.OperationGet) (any, *
 		return nil, fail
 	}
 	return ch.fromLedger(first, m.Sequence)
+}
+
+// findOperation looks an operation up in the ledger, however old it is.
+func (ch *channel) findOperation(id string) (ledger.Operation, bool, error) {
+	op, ok, err := ch.b.Ledger.Operation(id)
+	open := ch.b.state()
+	if ok || err != nil || open == nil {
+		return op, ok, err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), ledgerTime)
+	defer cancel()
+	return ch.b.Ledger.Past(ctx, open.opener, id)
 }
 
 // fromLedger answers for an operation that is no longer in memory: its state is

@@ -86,6 +86,7 @@ func TestE4_DoctorAllInOrder(t *testing.T) {
 	f.says(t, "vault", true, "opened by passphrase or recovery")
 	f.says(t, "previous_generation", true, "vault.yett.prev: regular file")
 	f.says(t, "service", true, "by hand")
+	f.says(t, "network", true, "TCP socket")
 	r := b.RunPlain("doctor")
 	if r.Code != 0 || !strings.Contains(r.Stdout, "ok      endpoint") || !strings.Contains(r.Stdout, "0 to mend") {
 		t.Errorf("exit %d:\n%s", r.Code, r.Stdout)
@@ -268,5 +269,5 @@ func TestDoctorLedger(t *testing.T) {
 		examine(t, b).says(t, "ledger", false, c.says)
 		undo()
 	}
-	examine(t, b).says(t, "ledger", true, "version 2")
+	examine(t, b).says(t, "ledger", true, "version 3")
 }

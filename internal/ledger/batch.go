@@ -12,11 +12,34 @@ type batch struct {
 }
 
 // transition is one change of an operation; was is nil for a new one. tellWas
-// puts it into the row. form is the canonical form of is.
+// puts it into the row. form is the canonical form of is. One that is retired
+// stays as it is and decides nothing any more: it leaves the table operations.
 type transition struct {
 	was, is *columns
 	tellWas bool
+	retired bool
 	form    []byte
+}
+
+// enter gives a change its effect on what this run knows.
+func (k *known) enter(c *transition) {
+	if c.retired {
+		k.replace(c.was, nil, nil)
+		return
+	}
+	k.replace(c.was, c.is, c.form)
+}
+
+// takeBack is the inverse of enter.
+func (k *known) takeBack(c *transition) {
+	switch {
+	case c.retired:
+		k.replace(nil, c.was, c.form)
+	case c.was == nil:
+		k.replace(c.is, nil, nil)
+	default:
+		k.replace(c.is, c.was, c.was.encode())
+	}
 }
 
 // number of the next row.
@@ -30,7 +53,7 @@ func (b *batch) append(plain []byte, changes ...transition) int64 {
 	for i := range changes {
 		t := &changes[i]
 		t.form = t.is.encode()
-		w.known.replace(t.was, t.is, t.form)
+		w.known.enter(t)
 		w.undrained[t.is.id] = undrained{*t.is, n}
 	}
 	table := w.known.table.sum()

@@ -27,6 +27,7 @@ func (l *Ledger) CheckOperations(ctx context.Context, o *Opener) error {
 		return fmt.Errorf("checking operations: %w", err)
 	}
 	l.checked.Store(true)
+	l.w.drain.ring() // what can be retired is, from now on
 	return nil
 }
 

@@ -7,19 +7,22 @@ import (
 	"fmt"
 	"net/url"
 	"sync"
+	"time"
 
 	"modernc.org/sqlite"
 )
 
 const (
 	applicationID = 0x59455454 // "YETT"
-	formatVersion = 2
+	formatVersion = 3
 
 	// busyMillis bounds how long a commit waits for a foreign writer.
 	busyMillis = 5000
 	// checkpointPages is how far the write-ahead log grows before a commit
 	// folds it into the file: 16 MiB, so that few commits pay for it.
 	checkpointPages = 4000
+	// migrationTime bounds a change of version, which reads every row once.
+	migrationTime = 30 * time.Minute
 )
 
 // isOpen is the condition of operations that something still has to happen
@@ -40,6 +43,8 @@ var schema = []struct {
 	{1, "operations_idem", `CREATE UNIQUE INDEX operations_idem ON operations(idem) WHERE idem IS NOT NULL`},
 	{1, "operations_budget", `CREATE INDEX operations_budget ON operations(budget_key, began) WHERE budget_key IS NOT NULL AND began > 0`},
 	{2, "journal", `CREATE TABLE journal(identity BLOB NOT NULL, generation INTEGER NOT NULL, resume INTEGER NOT NULL, in_use INTEGER NOT NULL, problem TEXT NOT NULL) STRICT`},
+	{3, "finished", `CREATE TABLE finished(id TEXT PRIMARY KEY, state TEXT NOT NULL, code TEXT NOT NULL, session TEXT NOT NULL, caller TEXT NOT NULL, digest BLOB NOT NULL, idem BLOB, unsafe INTEGER NOT NULL, intent INTEGER NOT NULL, last_row INTEGER NOT NULL, resolved INTEGER NOT NULL, budget_key BLOB, began INTEGER NOT NULL, at INTEGER NOT NULL) STRICT, WITHOUT ROWID`},
+	{3, "nodes", `CREATE TABLE nodes(level INTEGER NOT NULL, i INTEGER NOT NULL, hash BLOB NOT NULL, PRIMARY KEY(level, i)) STRICT, WITHOUT ROWID`},
 }
 
 // processSettings makes two choices that modernc.org/sqlite has for the whole
@@ -103,6 +108,8 @@ func checkWriter(db *sql.DB) error {
 		return err
 	}
 	if version < formatVersion {
+		ctx, cancel := context.WithTimeout(context.Background(), migrationTime)
+		defer cancel()
 		if err := migrate(ctx, db, version); err != nil {
 			return fmt.Errorf("bringing the tables of version %d to version %d: %w", version, formatVersion, err)
 		}
@@ -173,6 +180,11 @@ func addObjects(tx *sql.Tx, from int) error {
 		rand.Read(identity)
 		if _, err := tx.Exec("INSERT INTO journal VALUES(?, 0, 1, 0, '')", identity); err != nil {
 			return err
+		}
+	}
+	if from > 0 && from < 3 {
+		if err := writeNodes(tx); err != nil {
+			return fmt.Errorf("computing the nodes of the tree: %w", err)
 		}
 	}
 	_, err := tx.Exec(fmt.Sprintf("PRAGMA user_version=%d", formatVersion))

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/mod/sumdb/tlog"
 )
 
 const (
@@ -28,12 +30,15 @@ type statements struct {
 	begin, commit, rollback              *sql.Stmt
 	insertEpoch, confirmEpoch, insertRow *sql.Stmt
 	insertOp, putOp, changeOp, beginOp   *sql.Stmt
+	deleteOp, dropOp, putFinished        *sql.Stmt
+	insertNode                           *sql.Stmt
 	useJournal, drained, foundProblem    *sql.Stmt
 	version                              *sql.Stmt
 }
 
 func (s *statements) prepare(ctx context.Context, c *sql.Conn) error {
-	const into = " INTO operations(" + operationColumns + ") VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+	const values = "(" + operationColumns + ") VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?,?)"
+	const into = " INTO operations" + values
 	for _, p := range []struct {
 		stmt **sql.Stmt
 		text string
@@ -48,6 +53,10 @@ func (s *statements) prepare(ctx context.Context, c *sql.Conn) error {
 		{&s.putOp, "INSERT OR REPLACE" + into},
 		{&s.changeOp, "UPDATE operations SET state=?, code=?, intent=?, last_row=?, resolved=? WHERE id=? AND state=? AND last_row=? AND resolved=?"},
 		{&s.beginOp, "UPDATE operations SET state=?, code=?, intent=?, last_row=?, resolved=?, began=? WHERE id=? AND state=? AND last_row=? AND resolved=?"},
+		{&s.deleteOp, "DELETE FROM operations WHERE id=? AND state=? AND last_row=? AND resolved=?"},
+		{&s.dropOp, "DELETE FROM operations WHERE id=?"},
+		{&s.putFinished, "INSERT OR REPLACE INTO finished" + values},
+		{&s.insertNode, "INSERT OR REPLACE INTO nodes(level, i, hash) VALUES(?,?,?)"},
 		{&s.useJournal, "UPDATE journal SET identity=?, generation=?, resume=?, in_use=?"},
 		{&s.drained, "UPDATE journal SET generation=?, resume=max(resume, ?)"},
 		{&s.foundProblem, "UPDATE journal SET problem=? WHERE problem=''"},
@@ -81,6 +90,7 @@ type drain struct {
 	mu      sync.Mutex // held for a whole transaction; before writer.mu
 	conn    *sql.Conn
 	stmt    statements
+	tree    tree  // of the rows that the database has
 	version int64 // of the database as this connection sees it: no commit of its own changes it
 
 	through atomic.Int64 // every row up to it is durable in the database
@@ -103,6 +113,7 @@ func (d *drain) loop() {
 			case <-time.After(wait):
 			}
 			if d.upTo(0) == nil {
+				d.w.retire()
 				break
 			}
 			wait = retryDelay // rows stay in the journal meanwhile
@@ -188,6 +199,7 @@ func (d *drain) transactionLocked(rows []loggedRow, generation uint64, resume in
 	d.w.watch.ours(true)
 	t := &transaction{d: d}
 	d.lookLocked(t)
+	before := d.tree.clone()
 	for i := range rows {
 		t.row(&rows[i])
 	}
@@ -208,6 +220,7 @@ func (d *drain) transactionLocked(rows []loggedRow, generation uint64, resume in
 		// Where the commit itself failed its pages may lie in the log with
 		// valid sums: after a crash they can come back. They are the same
 		// rows that the journal has, or intents that nobody acted on.
+		d.tree = before
 		_, _ = d.stmt.rollback.Exec() // fails only if SQLite already did it
 		// SQLite forgets its pages after a failure, which reads like a commit
 		// of somebody else on this connection; the watch tells of real ones.
@@ -224,6 +237,9 @@ func (d *drain) transactionLocked(rows []loggedRow, generation uint64, resume in
 func (t *transaction) row(r *loggedRow) {
 	leaf := leafHash(r.n, r.epoch, r.sealed)
 	t.exec(t.d.stmt.insertRow, r.n, r.epoch, r.sealed, leaf[:])
+	t.d.tree.add(leaf, func(level int, i int64, hash tlog.Hash) {
+		t.exec(t.d.stmt.insertNode, level, i, hash[:])
+	})
 }
 
 // operations writes what the rows leave, each operation once. A database that
@@ -235,7 +251,7 @@ func (t *transaction) operations(rows []loggedRow) {
 	for i := range rows {
 		for _, c := range rows[i].changes {
 			if k, ok := at[c.is.id]; ok {
-				list[k].is = c.is
+				list[k].is, list[k].retired = c.is, c.retired
 				continue
 			}
 			at[c.is.id] = len(list)
@@ -245,8 +261,15 @@ func (t *transaction) operations(rows []loggedRow) {
 	tampered := t.d.w.tampered()
 	for _, c := range list {
 		was, is, changed := c.was, c.is, int64(0)
+		if c.retired {
+			t.exec(t.d.stmt.putFinished, is.args()...)
+		}
 		switch {
 		case tampered:
+		case c.retired && was == nil:
+			changed = 1
+		case c.retired:
+			changed = t.exec(t.d.stmt.deleteOp, is.id, was.state, was.lastRow, was.resolved)
 		case was == nil:
 			changed = t.exec(t.d.stmt.insertOp, is.args()...)
 		case was.began == is.began:
@@ -261,7 +284,11 @@ func (t *transaction) operations(rows []loggedRow) {
 				tampered = true
 				t.d.w.setDoubt(fmt.Errorf("%w: operation %s is not as it was written", ErrTampered, is.id))
 			}
-			t.exec(t.d.stmt.putOp, is.args()...)
+			if c.retired {
+				t.exec(t.d.stmt.dropOp, is.id)
+			} else {
+				t.exec(t.d.stmt.putOp, is.args()...)
+			}
 		}
 	}
 }

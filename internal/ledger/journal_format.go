@@ -24,7 +24,9 @@ import (
 //	         to a multiple of 512
 //	payload  records: uint64 n, uint64 epoch, uint32 length and bytes of the
 //	         sealed row, uint16 count of operations, and each as uint32 length
-//	         and bytes of its canonical form after the row
+//	         and bytes of its canonical form after the row. A length with the
+//	         highest bit set is of an operation that the row takes from the
+//	         table operations to the table finished
 //
 // A group is what one sync made durable. No byte of a durable group is written
 // again before its rows are durable in ledger.db: sectors are the unit that a
@@ -50,6 +52,7 @@ const (
 	fileHeaderUsed           = len(journalMagic) + 4 + 4 + identitySize
 	segments                 = 2
 	recordFixed, operationAt = 8 + 8 + 4, 2
+	retiredBit               = 1 << 31
 )
 
 var zeroSector [sector]byte
@@ -141,7 +144,11 @@ func (r *loggedRow) appendTo(b []byte) []byte {
 	b = append(b, r.sealed...)
 	b = binary.BigEndian.AppendUint16(b, uint16(len(r.changes)))
 	for _, c := range r.changes {
-		b = binary.BigEndian.AppendUint32(b, uint32(len(c.form)))
+		size := uint32(len(c.form))
+		if c.retired {
+			size |= retiredBit
+		}
+		b = binary.BigEndian.AppendUint32(b, size)
 		b = append(b, c.form...)
 	}
 	return b
@@ -222,7 +229,8 @@ func parseRecord(b []byte) (r loggedRow, rest []byte, ok bool) {
 		if !ok {
 			return r, nil, false
 		}
-		form := take(int(binary.BigEndian.Uint32(size)))
+		n := binary.BigEndian.Uint32(size)
+		form := take(int(n &^ retiredBit))
 		if !ok {
 			return r, nil, false
 		}
@@ -230,7 +238,7 @@ func parseRecord(b []byte) (r loggedRow, rest []byte, ok bool) {
 		if err != nil {
 			return r, nil, false
 		}
-		r.changes = append(r.changes, transition{is: &is, form: form})
+		r.changes = append(r.changes, transition{is: &is, form: form, retired: n&retiredBit != 0})
 	}
 	return r, b, true
 }

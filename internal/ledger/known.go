@@ -23,9 +23,11 @@ type mark [16]byte
 // matter how somebody changed the file, nor whether rows are there at all.
 //
 // The writer alone changes it, inside a transaction; a rollback takes the
-// changes back. It holds some 100 bytes for each operation.
+// changes back. It holds some 100 bytes for each operation; one that can decide
+// nothing any more leaves it, as retire says.
 type known struct {
 	secret [32]byte
+	boot   string // of this system; idempotency keys of another one are nobody's
 
 	mu    sync.RWMutex
 	marks map[mark]mark              // of each id: its columns
@@ -34,13 +36,21 @@ type known struct {
 	equal map[string]map[string]bool // by digest: ids of those that hold up equal ones
 	begun map[string][]int64         // by budget key: when intents were made, ascending
 	table tableHash
+
+	ended    []string // operations that decide nothing any more, oldest first, and some that are gone
+	counting []timed  // those that will not when no budget counts them any more
 }
 
-// readKnown reads every operation.
-func readKnown(ctx context.Context, q querier) (*known, error) {
-	k := &known{marks: map[mark]mark{}, keys: map[mark]struct{}{}, open: map[string]columns{},
+func newKnown(boot string) *known {
+	k := &known{boot: boot, marks: map[mark]mark{}, keys: map[mark]struct{}{}, open: map[string]columns{},
 		equal: map[string]map[string]bool{}, begun: map[string][]int64{}}
 	rand.Read(k.secret[:])
+	return k
+}
+
+// readKnown reads every operation that can decide something, and some more.
+func readKnown(ctx context.Context, q querier, boot string) (*known, error) {
+	k := newKnown(boot)
 	rows, err := q.QueryContext(ctx, "SELECT "+operationColumns+" FROM operations")
 	if err != nil {
 		return nil, err
@@ -102,6 +112,7 @@ func (k *known) replace(was, is *columns, form []byte) {
 	if is.isOpen() {
 		k.open[is.id] = *is
 	}
+	k.noteEnded(is)
 	if len(is.idem) > 0 {
 		k.keys[k.keyMark(is.idem)] = struct{}{}
 	}

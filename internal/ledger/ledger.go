@@ -44,8 +44,12 @@
 //     through it, whole but for its newest group. What differs is written into
 //     the database as a problem, and nothing begins at this or later starts.
 //   - CheckOperations, at unlocking, compares what the run found at its start
-//     with what the run before left, all operations and all their columns.
-//     Without it nothing begins. What it finds stays so at later starts.
+//     with what the run before left, all columns of all operations that can
+//     decide something. Without it nothing begins. What it finds stays so at
+//     later starts.
+//   - An operation that decides nothing any more is taken from the table
+//     finished only if the row that ended it, which opens with the audit key,
+//     tells the same.
 //   - Verify recomputes every hash and, with the audit key, opens every row
 //     and compares every column of every operation.
 //
@@ -59,10 +63,11 @@
 // start. Within the broker's process nothing else may open ledger.db: closing
 // a second descriptor of the file could drop SQLite's locks.
 //
-// # Format, version 2
+// # Format, version 3
 //
-// ledger.db is SQLite, application_id 0x59455454 ("YETT"), user_version 2.
-// Version 1 had no journal; Open brings it to version 2.
+// ledger.db is SQLite, application_id 0x59455454 ("YETT"), user_version 3.
+// Version 1 had no journal, version 2 none of the tables finished and nodes;
+// Open brings both to version 3.
 //
 //	journal     one row: identity, 16 random bytes that stand in ledger.journal
 //	            too; generation, which the journal has reached at least; resume,
@@ -83,8 +88,15 @@
 //	            under the epoch's key, aad = label, uint64(n), uint64(epoch);
 //	            leaf = RFC 6962 leaf hash, SHA-256(0x00, label, uint64(n),
 //	            uint64(epoch), sealed)
-//	operations  the present state of every operation, so that recovery and
-//	            lookups need no key
+//	operations  the present state of every operation that can still decide
+//	            something, and of some 1000 more, so that recovery and lookups
+//	            need no key
+//	finished    operations that decide nothing any more: they have ended, no
+//	            budget counts them, and their idempotency key, if they have
+//	            one, is of an earlier boot. A row of kind operations_retired
+//	            moves them here; the row that ended one goes on telling of it
+//	nodes       hashes of the full subtrees of the tree, from level 6 on, which
+//	            are of 64 rows; i counts the subtrees of a level from 0
 //
 // Label is "yett ledger row v1\n", integers are big-endian. Row n is leaf n-1
 // of the tree. The plaintext of a row is a JSON object with the members of Row
@@ -94,7 +106,7 @@
 //	                 its columns in canonical form, base64: "is" after the
 //	                 row, and where recovery wrote it "was" before; absent if
 //	                 there are none
-//	operations_hash  the hash of all operations after the row, base64
+//	operations_hash  the hash of the table operations after the row, base64
 //
 // The canonical form of an operation is its columns in the order of the table:
 // an INTEGER as int64, TEXT and BLOB as uint64 length and bytes, NULL as the
@@ -220,16 +232,20 @@ type Budget struct {
 }
 
 // Options are what Open needs. AuditPublicKey is the X25519 public key that
-// row keys are sealed to; Now may be nil.
+// row keys are sealed to; Now may be nil. Boot is the part before the colon of
+// every Operation.Caller of this boot of the system: idempotency keys of
+// earlier ones decide nothing. Where it is empty all do.
 type Options struct {
 	AuditPublicKey []byte
 	Now            func() time.Time
+	Boot           string
 }
 
 // Ledger is an open ledger. Its methods may be called from any goroutine.
 type Ledger struct {
 	place   *place // holds the lock
 	now     func() time.Time
+	boot    string
 	writeDB *sql.DB
 	readDB  *sql.DB
 	lookup  lookups
@@ -264,7 +280,7 @@ func openLedger(dir string, o Options) (_ *Ledger, err error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Ledger{now: o.Now}
+	l := &Ledger{now: o.Now, boot: o.Boot}
 	if l.now == nil {
 		l.now = time.Now
 	}

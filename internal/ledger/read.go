@@ -11,6 +11,7 @@ import (
 
 const (
 	selectOperation = "SELECT " + operationColumns + " FROM operations "
+	selectFinished  = "SELECT " + operationColumns + " FROM finished "
 	selectKeyHolder = selectOperation + "WHERE idem=? AND idem IS NOT NULL"
 	// selectUnresolved finds what an equal unsafe operation has to wait for.
 	selectUnresolved = selectOperation + "WHERE digest=? AND unsafe=1 AND state IN ('executing','indeterminate') AND resolved=0 AND " + isOpen + " ORDER BY at"
@@ -19,6 +20,7 @@ const (
 // lookups are prepared on the reading connections.
 type lookups struct {
 	operation, unresolved, keyHolder *sql.Stmt
+	finished                         *sql.Stmt
 	rows, rowsBack, epoch            *sql.Stmt
 }
 
@@ -28,6 +30,7 @@ func (s *lookups) prepare(db *sql.DB) error {
 		text string
 	}{
 		{&s.operation, selectOperation + "WHERE id=?"},
+		{&s.finished, selectFinished + "WHERE id=?"},
 		{&s.unresolved, selectUnresolved},
 		{&s.keyHolder, selectKeyHolder},
 		{&s.rows, "SELECT n, epoch, sealed FROM rows WHERE n>=? ORDER BY n LIMIT ?"},

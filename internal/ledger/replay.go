@@ -226,6 +226,11 @@ func (d *drain) replay(r *replay) error {
 	for i := range r.rows {
 		t.row(&r.rows[i])
 		for _, c := range r.rows[i].changes {
+			if c.retired {
+				t.exec(d.stmt.putFinished, c.is.args()...)
+				t.exec(d.stmt.dropOp, c.is.id)
+				continue
+			}
 			t.exec(d.stmt.putOp, c.is.args()...)
 		}
 	}

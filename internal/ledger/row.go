@@ -50,8 +50,12 @@ func joinEffect(plain []byte, changes []transition, table []byte) []byte {
 	open := plain[:len(plain)-1]
 	b := make([]byte, 0, len(open)+128+len(changes)*600)
 	b = append(b, open...)
-	for i, c := range changes {
-		if i == 0 {
+	told := 0
+	for _, c := range changes {
+		if c.retired { // an earlier row tells of it
+			continue
+		}
+		if told++; told == 1 {
 			b = append(b, `,"operations":[{`...)
 		} else {
 			b = append(b, `},{`...)
@@ -61,7 +65,7 @@ func joinEffect(plain []byte, changes []transition, table []byte) []byte {
 		}
 		b = append(base64.StdEncoding.AppendEncode(append(b, `"is":"`...), c.form), '"')
 	}
-	if len(changes) > 0 {
+	if told > 0 {
 		b = append(b, `}]`...)
 	}
 	b = append(b, `,"operations_hash":"`...)

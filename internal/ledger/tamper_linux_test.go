@@ -253,6 +253,9 @@ func TestDamagedPagesAreReported(t *testing.T) {
 	for page := range len(whole) / 4096 {
 		damaged := bytes.Clone(whole)
 		clear(damaged[page*4096+100 : (page+1)*4096])
+		if bytes.Equal(damaged, whole) { // an empty table
+			continue
+		}
 		if err := os.WriteFile(path, damaged, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -54,12 +54,16 @@ type verifier struct {
 	head   int64              // the newest row of the database
 	beyond []loggedRow        // rows that the journal has and the database has not
 	over   map[string]columns // operations as those rows leave them
+	gone   map[string]bool    // of these, what they take to the table finished
 
-	operation *sql.Stmt
-	tree      tree
-	table     tableHash
-	unopened  bool  // some row could not be opened
-	told      int64 // operations whose last row tells of them
+	operation   *sql.Stmt
+	tree        tree
+	table       tableHash
+	hasFinished bool // the database is of a version that has the table
+	node        *sql.Stmt
+	nodes       int64 // that the rows make
+	unopened    bool  // some row could not be opened
+	told        int64 // operations whose last row tells of them
 }
 
 func (v *verifier) problem(format string, args ...any) {
@@ -103,7 +107,12 @@ func (v *verifier) checkAll(ctx context.Context, version int, before *journalCon
 		v.problem("%v", err)
 	}
 	var err error
-	if v.operation, err = v.tx.PrepareContext(ctx, selectOperation+"WHERE id=?"); err != nil {
+	anywhere := selectOperation + "WHERE id=?1"
+	if version >= 3 {
+		v.hasFinished = true
+		anywhere += " UNION ALL " + selectFinished + "WHERE id=?1"
+	}
+	if v.operation, err = v.tx.PrepareContext(ctx, anywhere); err != nil {
 		return err
 	}
 	if v.keys.epoch, err = v.tx.PrepareContext(ctx, selectEpoch); err != nil {
@@ -117,7 +126,12 @@ func (v *verifier) checkAll(ctx context.Context, version int, before *journalCon
 			return err
 		}
 	}
-	for _, check := range []func(context.Context) error{v.checkPages, v.checkEpochs, v.checkRows, v.checkOperations, v.checkRuns} {
+	if v.hasFinished {
+		if v.node, err = v.tx.PrepareContext(ctx, "SELECT hash FROM nodes WHERE level=? AND i=?"); err != nil {
+			return err
+		}
+	}
+	for _, check := range []func(context.Context) error{v.checkPages, v.checkEpochs, v.checkRows, v.checkNodes, v.checkOperations, v.checkRuns} {
 		if err := check(ctx); err != nil {
 			return err
 		}
@@ -226,7 +240,7 @@ func scanStored(rows *sql.Rows, err error) ([]storedRow, error) {
 
 func (v *verifier) checkRow(ctx context.Context, s storedRow) error {
 	leaf := leafHash(s.n, s.epoch, s.sealed)
-	v.tree.add(leaf)
+	v.tree.add(leaf, v.checkNode)
 	if string(leaf[:]) != string(s.leaf) {
 		v.problem("row %d does not match its hash", s.n)
 	}

@@ -93,10 +93,10 @@ func (v *verifier) checkJournal(ctx context.Context, before *journalContent) err
 	if r.problem != "" {
 		v.problem("%s", r.problem)
 	}
-	v.beyond, v.over = r.rows, map[string]columns{}
+	v.beyond, v.over, v.gone = r.rows, map[string]columns{}, map[string]bool{}
 	for _, row := range r.rows {
 		for _, c := range row.changes {
-			v.over[c.is.id] = *c.is
+			v.over[c.is.id], v.gone[c.is.id] = *c.is, c.retired
 		}
 	}
 	return nil
@@ -123,17 +123,17 @@ func (v *verifier) eachBeyond(seen map[string]bool, fn func(storedOperation) err
 		if seen[id] {
 			continue
 		}
-		if err := fn(v.storedOver(v.over[id], false)); err != nil {
+		if err := fn(v.storedOver(v.over[id], false, false, false)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// storedOver is an operation as the journal leaves it. hasIntent is what the
-// database says of an intent that it may have.
-func (v *verifier) storedOver(is columns, hasIntent bool) storedOperation {
+// storedOver is an operation as the journal leaves it. The rest is what the
+// database says of rows that it may have.
+func (v *verifier) storedOver(is columns, intent, last, resolve bool) storedOperation {
 	has := func(n int64) bool { return n > v.head && n <= v.head+int64(len(v.beyond)) }
-	return storedOperation{columns: is, hasIntent: hasIntent || has(is.intent),
-		hasLast: has(is.lastRow), hasResolve: has(is.resolved)}
+	return storedOperation{columns: is, finished: v.gone[is.id], hasIntent: intent || has(is.intent),
+		hasLast: has(is.lastRow) || v.gone[is.id] && last, hasResolve: has(is.resolved) || v.gone[is.id] && resolve}
 }

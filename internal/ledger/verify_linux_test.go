@@ -52,7 +52,7 @@ func TestLogWithoutSharedMemory(t *testing.T) {
 func TestUnknownFormatIsRefused(t *testing.T) {
 	in := filled(t)
 	for _, statement := range []string{
-		"PRAGMA user_version=3", "PRAGMA user_version=0", "PRAGMA application_id=7",
+		"PRAGMA user_version=4", "PRAGMA user_version=0", "PRAGMA application_id=7",
 		"CREATE TRIGGER t AFTER INSERT ON rows BEGIN DELETE FROM rows; END",
 	} {
 		tamper(t, in, func() {
@@ -222,7 +222,7 @@ func TestTreeAgreesWithTlog(t *testing.T) {
 			t.Fatal(err)
 		}
 		hashes = append(hashes, more...)
-		own.add(tlog.RecordHash(data))
+		own.add(tlog.RecordHash(data), nil)
 	}
 }
 
@@ -242,7 +242,7 @@ func TestStoredLeavesAreTheTree(t *testing.T) {
 		if err := rows.Scan(&leaf); err != nil {
 			t.Fatal(err)
 		}
-		own.add(tlog.Hash(leaf))
+		own.add(tlog.Hash(leaf), nil)
 	}
 	if r := mustVerify(t, in, nil); r.RootHash != own.root().String() {
 		t.Fatalf("%s, the leaves say %s", r.RootHash, own.root())
@@ -259,7 +259,7 @@ func FuzzDecodeRow(f *testing.F) {
 		f.Fatal(err)
 	}
 	one, two := &columns{id: "one"}, &columns{id: "two", digest: []byte("d")}
-	plain = joinEffect(plain, []transition{{is: one, form: one.encode()}, {one, two, true, two.encode()}}, []byte("e"))
+	plain = joinEffect(plain, []transition{{is: one, form: one.encode()}, {was: one, is: two, tellWas: true, form: two.encode()}}, []byte("e"))
 	if _, e, err := decode(7, plain); err != nil || len(e.Operations) != 2 {
 		f.Fatalf("%s: %+v %v", plain, e, err)
 	}

@@ -11,12 +11,16 @@ import (
 // storedOperation is an operation with what Verify compares it with.
 type storedOperation struct {
 	columns
+	finished                       bool // it lies in the table of those that decide nothing
 	hasIntent, hasLast, hasResolve bool
 }
 
-const selectStored = "SELECT " + operationColumns + "," +
-	" EXISTS(SELECT 1 FROM rows WHERE n=o.intent), EXISTS(SELECT 1 FROM rows WHERE n=o.last_row), EXISTS(SELECT 1 FROM rows WHERE n=o.resolved)" +
-	" FROM operations o WHERE o.id>? ORDER BY o.id LIMIT ?"
+// selectStored reads from one of the two tables.
+func selectStored(table string) string {
+	return "SELECT " + operationColumns + "," +
+		" EXISTS(SELECT 1 FROM rows WHERE n=o.intent), EXISTS(SELECT 1 FROM rows WHERE n=o.last_row), EXISTS(SELECT 1 FROM rows WHERE n=o.resolved)" +
+		" FROM " + table + " o WHERE o.id>? ORDER BY o.id LIMIT ?"
+}
 
 func scanStoredOperations(rows *sql.Rows, err error) ([]storedOperation, error) {
 	if err != nil {
@@ -36,25 +40,36 @@ func scanStoredOperations(rows *sql.Rows, err error) ([]storedOperation, error) 
 
 // eachOperation calls fn for every operation, a few in memory at a time.
 func (v *verifier) eachOperation(ctx context.Context, fn func(storedOperation) error) error {
-	next, err := v.tx.PrepareContext(ctx, selectStored)
+	seen := map[string]bool{}
+	if err := v.eachIn(ctx, "operations", seen, fn); err != nil {
+		return err
+	}
+	if v.hasFinished {
+		if err := v.eachIn(ctx, "finished", seen, fn); err != nil {
+			return err
+		}
+	}
+	return v.eachBeyond(seen, fn)
+}
+
+func (v *verifier) eachIn(ctx context.Context, table string, seen map[string]bool, fn func(storedOperation) error) error {
+	next, err := v.tx.PrepareContext(ctx, selectStored(table))
 	if err != nil {
 		return err
 	}
 	defer next.Close()
-	after, seen := "", map[string]bool{}
+	after := ""
 	for {
 		list, err := scanStoredOperations(next.QueryContext(ctx, after, rowsAtOnce))
-		if err != nil {
+		if err != nil || len(list) == 0 {
 			return err
-		}
-		if len(list) == 0 {
-			return v.eachBeyond(seen, fn)
 		}
 		for _, o := range list {
 			after = o.id
+			o.finished = table == "finished"
 			if is, ok := v.over[o.id]; ok {
 				seen[o.id] = true
-				o = v.storedOver(is, o.hasIntent)
+				o = v.storedOver(is, o.hasIntent, o.hasLast, o.hasResolve)
 			}
 			if err := fn(o); err != nil {
 				return err
@@ -67,14 +82,29 @@ func (v *verifier) checkOperations(ctx context.Context) error {
 	total := int64(0)
 	err := v.eachOperation(ctx, func(o storedOperation) error {
 		total++
-		v.table.add(o.columns.encode())
+		if !o.finished {
+			v.table.add(o.columns.encode())
+		}
 		v.checkOperation(o)
 		return nil
 	})
+	if err == nil && v.hasFinished {
+		err = v.checkTwice(ctx)
+	}
 	if err != nil || v.unopened || v.told == total {
 		return err
 	}
 	return v.eachOperation(ctx, func(o storedOperation) error { return v.nameUntold(ctx, o) })
+}
+
+// checkTwice finds operations that lie in both tables.
+func (v *verifier) checkTwice(ctx context.Context) error {
+	var twice int64
+	err := v.tx.QueryRowContext(ctx, "SELECT count(*) FROM operations o JOIN finished f ON o.id=f.id").Scan(&twice)
+	if twice > 0 {
+		v.problem("%d operations are there twice", twice)
+	}
+	return err
 }
 
 // checkOperation finds states that the state machine cannot reach.
@@ -93,6 +123,9 @@ func (v *verifier) checkOperation(o storedOperation) {
 	if !possible || (o.intent == 0) != (o.began == 0) || (o.resolved != 0 && o.state != string(action.Indeterminate)) {
 		v.problem("operation %s is in an impossible state (%s, intent %d, last row %d, resolved %d)",
 			o.id, o.state, o.intent, o.lastRow, o.resolved)
+	}
+	if o.finished && o.isOpen() {
+		v.problem("operation %s is %s and lies among those that decide nothing", o.id, o.state)
 	}
 	if o.intent != 0 && !o.hasIntent {
 		v.problem("operation %s: its intent, row %d, is missing", o.id, o.intent)

@@ -90,7 +90,7 @@ func (w *writer) start(ctx context.Context, to *recipient) error {
 	if err := d.conn.QueryRowContext(ctx, "SELECT coalesce(max(id), 0) FROM epochs").Scan(&lastEpoch); err != nil {
 		return err
 	}
-	if w.known, err = readKnown(ctx, d.conn); err != nil {
+	if w.known, err = readKnown(ctx, d.conn, w.l.boot); err != nil {
 		return err
 	}
 	if w.epoch, err = newEpoch(lastEpoch+1, to); err != nil {
@@ -99,10 +99,39 @@ func (w *writer) start(ctx context.Context, to *recipient) error {
 	if err := d.stmt.version.QueryRow().Scan(&d.version); err != nil {
 		return err
 	}
+	if err := w.startTree(ctx, lastRow); err != nil {
+		return err
+	}
 	w.next = lastRow + 1
 	d.through.Store(lastRow)
 	w.l.entries.Store(lastRow)
 	return w.watch.open(w.l.readDB)
+}
+
+// startTree reads where the tree of the rows goes on. Nodes that somebody
+// changed are computed anew.
+func (w *writer) startTree(ctx context.Context, size int64) (err error) {
+	d := &w.drain
+	if d.tree, err = readTree(ctx, d.conn, size); !errors.Is(err, errNodes) {
+		return err
+	}
+	w.setDoubt(fmt.Errorf("%w: %w", ErrTampered, err))
+	tx, err := d.conn.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if err := writeNodes(tx); err != nil {
+		return err
+	}
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	d.tree, err = readTree(ctx, d.conn, size)
+	if errors.Is(err, errNodes) { // rows are missing: the check of the head says so too
+		d.tree, err = tree{size: size}, nil
+	}
+	return err
 }
 
 // close lets go of everything; the drain does not run any more.
@@ -404,12 +433,8 @@ func (w *writer) takeBackLocked(g *group) {
 	for i := len(g.rows) - 1; i >= 0; i-- {
 		r := &g.rows[i]
 		for k := len(r.changes) - 1; k >= 0; k-- {
-			c := r.changes[k]
-			var form []byte
-			if c.was != nil {
-				form = c.was.encode()
-			}
-			w.known.replace(c.is, c.was, form)
+			c := &r.changes[k]
+			w.known.takeBack(c)
 			delete(w.undrained, c.is.id)
 			if c.was != nil && c.was.newest() > w.drain.through.Load() {
 				w.undrained[c.was.id] = undrained{*c.was, c.was.newest()}

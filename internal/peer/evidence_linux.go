@@ -107,6 +107,9 @@ var bootID = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(text)), nil
 })
 
+// BootID names this boot of the system, as Kernel.BootID of every caller does.
+func BootID() (string, error) { return bootID() }
+
 // otherUserNamespace compares the namespace links, and for a hidden process,
 // whose links cannot be read, the mapping of user ids, which can.
 func (d procDir) otherUserNamespace() bool {

@@ -27,6 +27,9 @@ func missing() string {
 // Floor reports why this system cannot give the evidence that Yett needs.
 func Floor() error { return errMissing }
 
+// BootID refuses.
+func BootID() (string, error) { return "", errMissing }
+
 // ListenControl refuses.
 func ListenControl(_, _ string, _ syscall.RawConn) error { return errMissing }
 
