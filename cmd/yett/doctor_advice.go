@@ -28,6 +28,7 @@ var nextSteps = map[doctor.Cause]string{
 	doctor.UnknownService:   "Nothing, if you know who starts the broker.",
 	doctor.Dumpable:         "Stop the broker and look at its log: hardening failed. Something may hold it in a debugger or a container.",
 	doctor.MemoryNotLocked:  "Raise the limit for the broker: ulimit -l, or LimitMEMLOCK in its unit. Encrypted swap does it too.",
+	doctor.HiddenListener:   "Yett opens none. See as root whose they are: ss -ltnp.",
 	doctor.NoVault:          "Make one: yett init$FLAG.",
 	doctor.VaultDamaged:     "Leave the file as it is. Restore a backup: yett vault restore FILE$FLAG.",
 	doctor.VaultRolledBack:  "An older file lies in the vault's place. If you did not put it there, find out who did before you unlock.",

@@ -175,7 +175,7 @@ func (r *reviewed) ownership() []fact {
 		}
 	}
 	for _, f := range r.report.Findings {
-		if f.Check == "broker" || f.Check == "service" || f.Check == "endpoint" && f.Level != doctor.Good {
+		if f.Check == "broker" || f.Check == "service" || f.Check == "network" || f.Check == "endpoint" && f.Level != doctor.Good {
 			facts = append(facts, fact{sentenceStart(f.Found), fromKernel})
 		}
 	}

@@ -16,7 +16,7 @@ func brokerFindings(s Subject, r *Running) []Finding {
 	if r == nil {
 		return nil // the endpoint's finding says why
 	}
-	return append([]Finding{identityFinding(s, r), serviceFinding(r.PID)}, memoryFindings(r.PID)...)
+	return append([]Finding{identityFinding(s, r), serviceFinding(r.PID)}, closedFindings(r.PID)...)
 }
 
 func identityFinding(s Subject, r *Running) Finding {

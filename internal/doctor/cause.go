@@ -19,6 +19,7 @@ const (
 	UnknownService   Cause = "unknown_service"
 	Dumpable         Cause = "dumpable"
 	MemoryNotLocked  Cause = "memory_not_locked"
+	HiddenListener   Cause = "hidden_listener"
 	NoVault          Cause = "no_vault"
 	VaultDamaged     Cause = "vault_damaged"
 	VaultRolledBack  Cause = "vault_rolled_back"
@@ -51,7 +52,7 @@ const (
 
 // Causes are all of them.
 var Causes = []Cause{NotRunning, StaleSocket, Starting, Forbidden, UnsafeEndpoint, NotAnswering, NotOurBroker, NoStatus, BrokerLocked, OtherVersion,
-	ProgramReplaced, ProgramMissing, ProgramOpen, ByHand, UnknownService, Dumpable, MemoryNotLocked, NoVault, VaultDamaged,
+	ProgramReplaced, ProgramMissing, ProgramOpen, ByHand, UnknownService, Dumpable, MemoryNotLocked, HiddenListener, NoVault, VaultDamaged,
 	VaultRolledBack, NoRecovery, NoPrevious, ReplacedKept, FileOpen, HomeOpen, HomeMissing, NoLedger, LedgerUnknown, LedgerStopped,
 	DiskFull, DiskLow, DiskUnknown, ClockBehind, KernelOld, PtraceOpen, UserNamespaces, NoWatches, Sandboxed, ClientMissing,
 	ClientOther, ClientRelative, ClientUnreadable, NoClient, AsRoot, SystemUnknown}

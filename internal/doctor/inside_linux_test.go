@@ -1,8 +1,11 @@
 package doctor
 
 import (
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 )
 
@@ -41,5 +44,22 @@ func TestDoctorService(t *testing.T) {
 		if got := unitOf(text); got != unit {
 			t.Errorf("%q: %q", text, got)
 		}
+	}
+}
+
+// TestA4_DoctorSeesAListener: a socket that listens and that the looked at
+// process could have is told with its port.
+func TestA4_DoctorSeesAListener(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	if f := networkFinding(os.Getpid()); f.Cause != HiddenListener || !strings.Contains(f.Found, port) {
+		t.Errorf("of the process itself: %+v", f)
+	}
+	if f := networkFinding(1); strings.Contains(f.Found, port) {
+		t.Errorf("of another process: %+v", f)
 	}
 }

@@ -70,9 +70,10 @@ func unitOf(cgroup string) string {
 	return ""
 }
 
-// memoryFindings say how well the broker keeps its memory from others.
-func memoryFindings(pid int) []Finding {
-	return []Finding{dumpFinding(pid), lockedFinding(pid)}
+// closedFindings say how well the broker keeps its memory from others, and
+// whether it may be reached from the network.
+func closedFindings(pid int) []Finding {
+	return []Finding{dumpFinding(pid), lockedFinding(pid), networkFinding(pid)}
 }
 
 // dumpFinding: the files of a process that is not dumpable belong to root.
