@@ -43,11 +43,12 @@ var personFirst = map[string]bool{
 	wire.CodeProtocolUnsupported: true, wire.CodeLedgerUnavailable: true,
 }
 
+const tellPerson = "Tell the person, who has to act; then call again."
+
 // state is a refusal of a broker that cannot be used as it is: what the agent
 // is to tell the person, and that the same call works afterwards.
 func state(code, message, nextStep string) *mcp.CallToolResult {
-	return failure(code, message, nextStep, "Nothing was executed.",
-		"Tell the person, who has to act; then call again. yett-mcp goes on running.")
+	return failure(code, message, nextStep, "Nothing was executed.", tellPerson)
 }
 
 // unreachable says why there is no session with a broker.
@@ -138,9 +139,10 @@ func refusedCall(e *client.Error) *mcp.CallToolResult {
 		more = append(more, "The session with Yett has ended"+endReason(e)+". The next call opens a new one, which has no capabilities until request_access was decided.")
 		if e.Data["end_reason"] == wire.CodeLocked {
 			_, nextStep = wire.Advice(wire.CodeLocked)
+			more = append(more, tellPerson)
 		}
 	case wire.CodeLocked, wire.CodeQuarantined, wire.CodeLedgerUnavailable:
-		more = append(more, "Tell the person, who has to act; then call again.")
+		more = append(more, tellPerson)
 	case wire.CodeOutcomeUnknown:
 		more = append(more, "Nothing was executed now.")
 		if p := pendingOf(e); p != nil {
