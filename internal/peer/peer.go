@@ -19,7 +19,8 @@
 //   - a process that chose which file /proc names as its program. Any process
 //     may, in a user namespace of its own, where it has no attribution; but a
 //     child that shares its memory (CLONE_VM) can go there and do it for it,
-//     where accounts may make user namespaces (seen on Linux 6.18);
+//     where accounts may make user namespaces (seen on Linux 6.18). It may so
+//     hide an exec as well;
 //   - an exec from one hidden program to another, and one of the same file
 //     that arranges to look the same (see space);
 //   - a child of the agent that was started by another process: CLONE_PARENT,
