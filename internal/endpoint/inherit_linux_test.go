@@ -82,6 +82,7 @@ func childManager(out *json.Encoder, home, kind string) int {
 		case "end":
 			life.Close()
 			broker.Wait()
+			out.Encode(said{Event: "done"})
 		case "kill":
 			broker.Process.Kill()
 			broker.Wait()
@@ -288,6 +289,7 @@ func TestC10_ManagersSocketIsTakenOver(t *testing.T) {
 	if c := m.expect("closed"); c.Error != "" {
 		t.Errorf("closing: %+v", c)
 	}
+	m.expect("done")
 	check()
 	if _, err := os.Lstat(w.path(runDir + "/broker.state")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the record of the broker is still there: %v", err)
@@ -301,7 +303,10 @@ func TestC10_ManagersSocketIsTakenOver(t *testing.T) {
 		m.expect("listening")
 		w.dial("bin/yett-mcp").expect("dialled")
 		m.say(how)
-		m.next()
+		if how == "end" {
+			m.expect("closed")
+		}
+		m.expect("done")
 		check()
 	}
 }
