@@ -14,6 +14,7 @@ import (
 	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/endpoint"
 	"github.com/yett-broker/yett/internal/install"
+	"github.com/yett-broker/yett/internal/vault"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -125,6 +126,9 @@ func (a *app) installService(ctx context.Context, yes bool) error {
 	if err != nil {
 		return noManager(err)
 	}
+	if err := a.vaultIsThere(); err != nil {
+		return err
+	}
 	plan, err := place.InstallUnits(units)
 	if err != nil {
 		return cannotInstall(err)
@@ -151,6 +155,17 @@ func (a *app) installService(ctx context.Context, yes bool) error {
 		return e
 	}
 	return a.installed(plan, true, "Installed. The service manager listens, and starts the broker when somebody connects.")
+}
+
+// vaultIsThere refuses what would only fail, again and again.
+func (a *app) vaultIsThere() error {
+	loc, err := a.location()
+	if err != nil || vault.Exists(loc.Home) {
+		return err
+	}
+	e := wire.Errorf(wire.CodeBadRequest, "There is no vault yet, and the broker does not start without one. Nothing was written.")
+	e.NextStep = "Make it first: yett init. Then run this again."
+	return e
 }
 
 func (a *app) installed(plan *install.UnitPlan, changed bool, words string) error {
@@ -292,8 +307,12 @@ func (a *app) serviceStatus(ctx context.Context) error {
 	if missing != nil {
 		fmt.Fprintf(a.stdout, "%s\n", sentence(printable(missing.Error())))
 	}
-	if !s.Installed && missing == nil {
+	switch {
+	case missing != nil:
+	case !s.Installed:
 		fmt.Fprintln(a.stdout, "next: yett service install")
+	case !s.Listening && s.PID == 0:
+		fmt.Fprintln(a.stdout, "next: journalctl --user -u yett.service -u yett.socket says why; yett service install listens again")
 	}
 	return nil
 }

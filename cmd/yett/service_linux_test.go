@@ -94,6 +94,7 @@ func TestC10_TheServiceManagerOwnsTheBroker(t *testing.T) {
 	out := m.inNamespace(`yett="$1/yett"; home="$2"
 say() { printf '\n=%s\n' "$1"; }
 printf 'correct horse battery staple\n' > "$home/phrase"
+say novault;   "$yett" service install --yes --json 2>&1 || true; ls -A "$home/.config" 2>&1 || true
 say init;      "$yett" init --passphrase-fd 5 --json 5< "$home/phrase"
 say byhand;    "$yett" serve > /dev/null 2>&1 & hand=$!
 n=0; until "$yett" status > /dev/null 2>&1; do n=$((n+1)); [ $n -lt 200 ]; sleep 0.05; done
@@ -113,12 +114,15 @@ say stop;      "$yett" stop --json
 say stopped;   "$yett" service status --json
 say woken;     timeout 5 sh -c 'said=$("$0" status --json 2>&1); echo "$said"' "$yett"
 "$yett" stop > /dev/null
+say deaf;      systemctl --user stop yett.socket yett.service; "$yett" service status
+say hears;     "$yett" service install --yes --json; "$yett" service status
 say uninstall; "$yett" service uninstall --yes --json
 say gone;      "$yett" service status --json
 say left;      find "$home" -not -path '*/.local/share/*'; ls /run/user/*/yett
 `)
 	said := sections(out)
 	for name, want := range map[string][]string{
+		"novault":   {"There is no vault yet", "No such file"},
 		"refused":   {`"bad_request"`, "started by hand"},
 		"owner":     {`"installed":false`, `"running":true`, `"owner":"started by hand"`},
 		"unasked":   {"Nothing was written", "No such file"},
@@ -131,6 +135,8 @@ say left;      find "$home" -not -path '*/.local/share/*'; ls /run/user/*/yett
 		"notnow":    {"The broker is running"},
 		"stopped":   {`"running":false`, `"listening":true`},
 		"woken":     {`"state":"locked"`},
+		"deaf":      {"installed, not running", "yett service install listens again"},
+		"hears":     {"starts when somebody connects"},
 		"uninstall": {`"changed":true`},
 		"gone":      {`"installed":false`, `"enabled":false`, `"listening":false`, `"owner":"nobody"`},
 	} {
