@@ -359,6 +359,26 @@ func TestCancelGivesUpWaitingOnly(t *testing.T) {
 	}
 }
 
+func TestSilenceAndStrangersAreUnavailable(t *testing.T) {
+	loc := endpoint.Location{Socket: "/s"}
+	for _, c := range []struct {
+		err  error
+		want Cause
+	}{
+		{fmt.Errorf("greeting the broker: %w", context.DeadlineExceeded), NotAnswering},
+		{&ClosedError{Sent: true, Cause: fmt.Errorf("reading: %w", endpoint.ErrSender)}, Imposter},
+	} {
+		var down *UnavailableError
+		if err := silent(loc, c.err); !errors.As(err, &down) || down.Cause != c.want || down.Socket != "/s" || !errors.Is(err, c.err) {
+			t.Errorf("%v: %v, want %s", c.err, err, c.want)
+		}
+	}
+	refused := wire.NewError(wire.CodeProtocolUnsupported)
+	if err := silent(loc, refused); err != error(refused) {
+		t.Errorf("a refusal became %v", err)
+	}
+}
+
 func TestPassedDescriptorRidesOnSessionOpen(t *testing.T) {
 	ours, theirs := pair(t)
 	stdio, _ := os.Open(os.DevNull)

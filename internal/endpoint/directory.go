@@ -25,7 +25,8 @@ func (d *directory) close() { unix.Close(d.fd) }
 func (d *directory) join(name string) string { return filepath.Join(d.path, name) }
 
 // openDirectory opens path from the root, one component at a time, following
-// no link. Every component belongs to uid or root and can be changed by nobody
+// no link: what openat2's RESOLVE_NO_SYMLINKS does, but each directory is held
+// and looked at on the way, and no sandbox refuses the call. Every component belongs to uid or root and can be changed by nobody
 // else; a sticky directory of root's is fine, since others cannot replace our
 // entries there. What is missing is made 0700 where create says so.
 func openDirectory(path string, uid int, create bool) (*directory, error) {

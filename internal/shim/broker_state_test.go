@@ -53,6 +53,9 @@ func TestB8_BrokerStates(t *testing.T) {
 					t.Errorf("got %s", said)
 				}
 				wants(t, said, append(c.wants, "[test broker under --home ", "Nothing was executed", "Next step: ")...)
+				if c.code != "attribution_failed: " {
+					wants(t, said, "Tell the person, who has to act; then call again.")
+				}
 				return took
 			})
 			if c.answer == nil {

@@ -52,6 +52,15 @@ func TestB8_EveryStateOfTheBroker(t *testing.T) {
 	must(t, b.cmd.Process.Signal(syscall.SIGCONT))
 	stopped.call("list_access", "{}").wants(t, "can be asked for")
 
+	must(t, os.Chmod(b.Home, 0)) // as a sandbox around the agent does it
+	shut := b.startShim().ready()
+	shut.call("list_access", "{}").refused(t, "unavailable", "may not reach the broker's socket", "allow the socket there: "+b.Location().Socket, "Tell the person")
+	if r := b.RunPlain("status"); r.Code != 4 || !strings.Contains(r.Stderr, "may not reach") {
+		t.Errorf("status without rights: exit %d %s", r.Code, r.Stderr)
+	}
+	must(t, os.Chmod(b.Home, 0o700))
+	shut.call("list_access", "{}").wants(t, "can be asked for")
+
 	b.Kill()
 	h.call("http_request", get) // finds the end of the channel
 	again("unavailable", "has ended and left its socket", "yett serve, then yett unlock")

@@ -23,7 +23,7 @@ func TestC12_OldAndNew(t *testing.T) {
 		{"new", "old", "protocol_unsupported", "Update and restart yett:", "yett-mcp, which"},
 	} {
 		t.Run(c.shim+" shim, "+c.broker+" broker", func(t *testing.T) {
-			dir := release(c.broker, c.shim, "")
+			dir := releasePrograms(c.broker, c.shim, "")
 			b := New(t)
 			b.programsIn(dir)
 			b.Serve()
@@ -55,9 +55,9 @@ func TestC12_StatusAndStopReachEveryRelease(t *testing.T) {
 	} {
 		t.Run(c.cli+" command, "+c.broker+" broker", func(t *testing.T) {
 			b := New(t)
-			b.programsIn(release(c.broker, c.broker, ""))
+			b.programsIn(releasePrograms(c.broker, c.broker, ""))
 			b.Serve()
-			person := release(c.cli, c.cli, "")
+			person := releasePrograms(c.cli, c.cli, "")
 			var st wire.Status
 			r := b.runIn(person, "status", "--json")
 			r.JSON(t, &st)

@@ -17,9 +17,9 @@ import (
 // The tests that need them; without these none are built.
 var versionTests = []string{"TestC12_OldAndNew", "TestC12_StatusAndStopReachEveryRelease"}
 
-// release returns the path of a program where yett is of one release and
+// releasePrograms returns the path of a program where yett is of one release and
 // yett-mcp of another: "old" as built, "new" with the next version only.
-func release(yett, shim, name string) string {
+func releasePrograms(yett, shim, name string) string {
 	return Bin(filepath.Join("releases", yett+"-"+shim, name))
 }
 
