@@ -170,6 +170,8 @@ func (p *player) end() error {
 // playPart is what a started part does.
 func playPart(part string, args []string) error {
 	switch part {
+	case "piper":
+		return playPiper()
 	case "agent":
 		return playAgent(args[0])
 	case "holder":

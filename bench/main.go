@@ -39,6 +39,7 @@ func run() int {
 	held := flag.Int("held", 5000, "idle sessions that are held")
 	lifeOnly := flag.Bool("life", false, "measure the life of sessions only")
 	ledgerOnly := flag.Bool("ledger", false, "measure the ledger, and brokered GETs at once, only")
+	resultsOnly := flag.Bool("results", false, "measure large results only")
 	rows := flag.Int("rows", 20_000, "rows of the ledger that is started and verified")
 	part := flag.String("part", "", "play a part of a measurement")
 	serve := flag.Bool("upstream", false, "be the upstream")
@@ -57,16 +58,20 @@ func run() int {
 	b, err := newBench()
 	if err == nil {
 		defer b.close()
-		if !*lifeOnly && !*ledgerOnly {
+		all := !*lifeOnly && !*ledgerOnly && !*resultsOnly
+		if all {
 			err = b.measure(*rounds, *calls, *spawns)
 		}
-		if err == nil && !*lifeOnly {
+		if err == nil && (all || *ledgerOnly) {
 			err = measureLedger(*rounds, *rows)
 		}
-		if err == nil && !*lifeOnly {
+		if err == nil && (all || *ledgerOnly) {
 			err = b.measureConcurrent(*calls)
 		}
-		if err == nil && !*ledgerOnly {
+		if err == nil && (all || *resultsOnly) {
+			err = b.measureResults(3 * *rounds)
+		}
+		if err == nil && (all || *lifeOnly) {
 			err = b.measureLife(*kills, *held)
 		}
 	}
@@ -145,15 +150,14 @@ func (b *bench) startUpstream() error {
 	return err
 }
 
-// upstream serves one document of 1 KiB until it is killed.
+// upstream serves documents until it is killed.
 func upstream() error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	fmt.Println("http://" + l.Addr().String())
-	body := bytes.Repeat([]byte("0123456789abcdef"), 64)
-	return http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(body) }))
+	return http.Serve(l, http.HandlerFunc(answer))
 }
 
 func (b *bench) startBroker() error {
@@ -219,6 +223,11 @@ func (b *bench) openSession() error {
 	if b.session, err = b.conn.OpenSession(ctx, []string{"http:up.read"}, "measuring"); err != nil {
 		return err
 	}
+	return b.approveCard()
+}
+
+// approveCard approves the one card that waits, for an hour.
+func (b *bench) approveCard() error {
 	out, err := b.yett("", "pending", "--json")
 	if err != nil {
 		return err
