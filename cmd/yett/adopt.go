@@ -92,13 +92,7 @@ func (a *app) ambient(ctx context.Context) ([]ambient.Finding, []string) {
 // movable reports whether Yett has the kind of a finding and its value can be
 // had. Whether its service takes a bearer token the person knows better.
 func movable(f ambient.Finding) bool {
-	switch f.Kind {
-	case ambient.KindPrivateKey:
-		return true
-	case "token", ambient.KindVariable:
-		return f.Where != "" || f.Service != ""
-	}
-	return false
+	return f.HasValue() && slices.Contains([]string{"token", ambient.KindVariable, ambient.KindPrivateKey}, f.Kind)
 }
 
 // lying is one finding as yett adopt prints it.

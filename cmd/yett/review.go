@@ -62,7 +62,10 @@ func (a *app) review(ctx context.Context, all bool) error {
 		return printJSON(a.stdout, map[string]any{"at": r.at, "proven": r.proven(), "topics": page})
 	}
 	writeReview(a.stdout, r.at, page)
-	if !r.proven() {
+	switch {
+	case r.status.State == "locked":
+		a.note("The broker is locked: yett unlock, and there is more to see.")
+	case !r.proven():
 		a.note("Counts only: your passphrase shows the rest (run it in a terminal, or give --passphrase-fd).")
 	}
 	return nil
@@ -100,13 +103,8 @@ func (a *app) gather(ctx context.Context, rows bool) (*reviewed, error) {
 		return nil, err
 	}
 	if rows {
-		if report, err := ledger.Verify(ctx, loc.Home, nil, nil); err != nil {
-			r.auditErr = err
-		} else {
-			r.audit = &report
-			if err := r.countKinds(ctx, conn, report.Entries); err != nil {
-				return nil, err
-			}
+		if err := r.gatherRows(ctx, conn, loc.Home); err != nil {
+			return nil, err
 		}
 	}
 	r.report = a.examine(ctx, loc)
@@ -129,6 +127,21 @@ func (a *app) gatherPolicy(ctx context.Context, conn *client.Conn, r *reviewed) 
 	}
 	r.policy = policy
 	return nil
+}
+
+// verifyTime bounds the check of the whole ledger; a page is no audit.
+const verifyTime = 30 * time.Second
+
+func (r *reviewed) gatherRows(ctx context.Context, conn *client.Conn, home string) error {
+	check, cancel := context.WithTimeout(ctx, verifyTime)
+	defer cancel()
+	report, err := ledger.Verify(check, home, nil, nil)
+	if err != nil {
+		r.auditErr = err
+		return nil
+	}
+	r.audit = &report
+	return r.countKinds(ctx, conn, report.Entries)
 }
 
 // newestRows is how many rows the page counts the kinds of.
@@ -175,7 +188,7 @@ func (a *app) printMatrix(m matrix) error {
 		return printJSON(a.stdout, m)
 	}
 	m.write(a.stdout)
-	if !m.Proven {
+	if !m.Proven && !m.locked {
 		a.note("Names of credentials and of others' sessions need your passphrase (run it in a terminal, or give --passphrase-fd).")
 	}
 	return nil

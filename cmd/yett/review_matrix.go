@@ -19,6 +19,8 @@ type matrix struct {
 	Processes   []string `json:"processes"`
 	Credentials []string `json:"credentials"`
 	Cells       []cell   `json:"cells"`
+
+	locked bool
 }
 
 // cell is one process, one credential and one operation with it.
@@ -46,7 +48,7 @@ type use struct {
 }
 
 func newMatrix(r *reviewed) matrix {
-	m := matrix{Proven: r.proven(), Processes: []string{}, Credentials: []string{}}
+	m := matrix{Proven: r.proven(), locked: r.status.State == "locked", Processes: []string{}, Credentials: []string{}}
 	uses := r.uses()
 	for name := range uses {
 		m.Credentials = append(m.Credentials, name)
@@ -90,6 +92,9 @@ func (r *reviewed) uses() map[string][]use {
 			for _, c := range r.access {
 				all[name] = append(all[name], use{name: c.Capability,
 					operation: operationOf(c.Methods, c.Paths, c.Commands, c.Target), each: c.Confirm == access.ConfirmEach})
+			}
+			if len(all[name]) == 0 {
+				all[name] = []use{{operation: "none: Yett is locked, or no capability is applied"}}
 			}
 		}
 		return all
@@ -207,7 +212,9 @@ func (m matrix) write(w io.Writer) {
 		}
 		fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
 	}
-	if len(m.Cells) == 0 {
+	if len(m.Cells) == 0 && m.locked {
+		fmt.Fprintln(w, "| none | not told while Yett is locked | none | none | nothing to end |")
+	} else if len(m.Cells) == 0 {
 		fmt.Fprintln(w, "| none | no credential is stored | none | none | nothing to end |")
 	}
 }

@@ -20,11 +20,16 @@ var (
 	ErrByHand = errors.New("it cannot be taken away without its surroundings")
 )
 
+// HasValue reports whether Value can take it from its place.
+func (f Finding) HasValue() bool {
+	return f.Kind != KindAgentKey && f.Kind != KindHelper && f.format != "exists" && f.format != ""
+}
+
 // Value reads the value of one finding. The caller clears it. environment is
 // NAME=value, as os.Environ has them.
 func Value(f Finding, environment []string) ([]byte, error) {
 	switch {
-	case f.Kind == KindAgentKey, f.Kind == KindHelper, f.format == "exists", f.format == "":
+	case !f.HasValue():
 		return nil, ErrNoValue
 	case f.format == "environment":
 		for _, kv := range environment {

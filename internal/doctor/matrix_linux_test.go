@@ -105,4 +105,8 @@ func TestA6_MatrixIsWhole(t *testing.T) {
 			t.Errorf("a revoked session is in the matrix: %+v", c)
 		}
 	}
+	b.RunPlain("lock")
+	if r := b.Run("review", "--matrix"); r.Code != 0 || !strings.Contains(r.Stdout, "locked") || strings.Contains(r.Stdout, "granted") {
+		t.Errorf("locked: exit %d\n%s%s", r.Code, r.Stdout, r.Stderr)
+	}
 }
