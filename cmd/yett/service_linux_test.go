@@ -93,6 +93,7 @@ func TestC10_TheServiceManagerOwnsTheBroker(t *testing.T) {
 	m := newManaged(t)
 	out := m.inNamespace(`yett="$1/yett"; home="$2"
 say() { printf '\n=%s\n' "$1"; }
+ended() { n=0; while systemctl --user show -P MainPID yett.service | grep -qv '^0$'; do n=$((n+1)); [ $n -lt 200 ]; sleep 0.1; done; }
 printf 'correct horse battery staple\n' > "$home/phrase"
 say novault;   "$yett" service install --yes --json 2>&1 || true; ls -A "$home/.config" 2>&1 || true
 say init;      "$yett" init --passphrase-fd 5 --json 5< "$home/phrase"
@@ -110,10 +111,10 @@ say again;     "$yett" service install --yes --json
 say kernel;    pid=$(systemctl --user show -P MainPID yett.service); grep -E '^(Seccomp|NoNewPrivs|CoreDumping):' /proc/$pid/status
 say shim;      { printf '%s\n' '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}' '{"jsonrpc":"2.0","method":"notifications/initialized"}' '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"list_access","arguments":{}}}'; sleep 3; } | "$1/yett-mcp"
 say notnow;    "$yett" uninstall --yes --json 2>&1 || true
-say stop;      "$yett" stop --json
+say stop;      "$yett" stop --json; ended
 say stopped;   "$yett" service status --json
 say woken;     timeout 5 sh -c 'said=$("$0" status --json 2>&1); echo "$said"' "$yett"
-"$yett" stop > /dev/null
+"$yett" stop > /dev/null; ended
 say deaf;      systemctl --user stop yett.socket yett.service; "$yett" service status
 say hears;     "$yett" service install --yes --json; "$yett" service status
 say uninstall; "$yett" service uninstall --yes --json
