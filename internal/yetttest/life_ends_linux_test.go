@@ -125,16 +125,36 @@ func TestE2_TheOutcomeOfWhatWasSentIsLearned(t *testing.T) {
 			c := b.Granted("http:demo.write")
 			op := c.sendHeld(arrived, "/v1/held/"+strconv.Itoa(len(name)))
 			end(c)
-			var st wire.Status
-			for st.Sessions-st.Paused > 0 || st.State == "" {
-				b.manage(wire.MethodBrokerStatus, wire.Empty{}, nil, nil, &st)
-			}
-			answer <- struct{}{}
+			noneActive(t, b)
+			release(t, answer)
 			b.Unlock()
 			if state := b.outcomeOf(op.OperationID); state != "completed" {
 				t.Errorf("the outcome is %s", state)
 			}
+			c.Conn().Close() // the one that was paused lives again
+			noneActive(t, b)
 		})
+	}
+}
+
+// noneActive waits until every session has ended or is paused.
+func noneActive(t testing.TB, b *Broker) {
+	t.Helper()
+	for deadline := time.Now().Add(Patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if st := b.status(); st.Sessions == st.Paused {
+			return
+		}
+	}
+	t.Fatal("a session goes on")
+}
+
+// release lets the upstream answer one request.
+func release(t testing.TB, answer chan struct{}) {
+	t.Helper()
+	select {
+	case answer <- struct{}{}:
+	case <-time.After(Patience):
+		t.Fatal("nobody waits for the answer any more")
 	}
 }
 
@@ -155,7 +175,7 @@ func TestE2_AStopWaitsAMoment(t *testing.T) {
 		}
 		want := "indeterminate"
 		if answered {
-			answer <- struct{}{}
+			release(t, answer)
 			want = "completed"
 		}
 		b.cmd.Wait()

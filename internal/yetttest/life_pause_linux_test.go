@@ -256,7 +256,11 @@ func TestE6_AGrantThatEndedInTheQueue(t *testing.T) {
 	p.word("session")
 	b.Approve(b.WaitCard(), "--for", "1h")
 	p.tell("post /v1/held/equal")
-	<-arrived
+	select {
+	case <-arrived:
+	case <-time.After(Patience):
+		t.Fatal("nothing arrived")
+	}
 	c := b.Open()
 	c.OpenSession()
 	c.Must(wire.MethodAccessRequest, c.Next(map[string]any{"capabilities": []string{"http:demo.write"}}), nil)
@@ -273,7 +277,7 @@ func TestE6_AGrantThatEndedInTheQueue(t *testing.T) {
 		c.Must(wire.MethodAccessList, c.Next(nil), &l)
 		granted = slices.ContainsFunc(l.Capabilities, func(a wire.Access) bool { return a.Granted })
 	}
-	answer <- struct{}{}
+	release(t, answer)
 	c.Must(wire.MethodOperationGet, c.Next(map[string]any{"operation_id": op.OperationID, "wait_ms": 30_000}), &op)
 	if op.State != "denied" || op.Reason == nil || op.Reason.Code != wire.ReasonCapabilityNotGranted {
 		raw, _ := json.Marshal(op)
