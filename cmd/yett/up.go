@@ -179,7 +179,7 @@ func (a *app) printUp(loc endpoint.Location, done upDone) {
 	} else {
 		fmt.Fprintf(a.stdout, "%s The broker runs in the background; yett stop%s ends it.\n", was, homeFlag(loc))
 	}
-	fmt.Fprintf(a.stdout, "next: yett add PRESET%s    a token or a key, and what agents may ask for with it (yett add lists the presets)\n", homeFlag(loc))
+	fmt.Fprintf(a.stdout, "next: yett add PRESET%s     a token or a key, and what agents may ask for with it (yett add lists the presets)\n", homeFlag(loc))
 	a.printClient(loc, done.Client)
 }
 
@@ -208,7 +208,11 @@ func (a *app) printClient(loc endpoint.Location, e clientEntry) {
 		fmt.Fprintln(a.stdout, "      yett-mcp is missing beside yett: install both in one directory, then run yett up again")
 		return
 	}
-	fmt.Fprintf(a.stdout, "      yett connect CLIENT%s   tells an agent's program about yett-mcp; most others read this entry:\n", homeFlag(loc))
+	if loc.Test { // yett connect enters the broker of the account's own home only
+		fmt.Fprintln(a.stdout, "      tell an agent's program about yett-mcp; most read this entry:")
+	} else {
+		fmt.Fprintln(a.stdout, "      yett connect CLIENT    tells an agent's program about yett-mcp; those it does not know read this entry:")
+	}
 	text, _ := json.Marshal(map[string]any{"mcpServers": map[string]any{"yett": e}})
 	fmt.Fprintf(a.stdout, "      %s\n", asciiJSON(text))
 }
