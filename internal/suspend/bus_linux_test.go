@@ -133,14 +133,30 @@ func newLogin(t *testing.T, d *daemon, change ...func(*login)) *login {
 	}
 	messages := make(chan *dbus.Message, 64)
 	l.conn.Eavesdrop(messages)
+	t.Cleanup(l.close)
 	go func() {
-		for m := range messages {
-			if m.Type == dbus.TypeMethodCall {
-				l.answer(m)
+		for {
+			select {
+			case m, ok := <-messages:
+				if !ok { // the bus has died
+					return
+				}
+				if m.Type == dbus.TypeMethodCall {
+					l.answer(m)
+				}
+			case <-t.Context().Done():
+				return
 			}
 		}
 	}()
 	return l
+}
+
+// close leaves the bus. It takes the channel back first: the library closes it
+// while a message may still be on its way into it.
+func (l *login) close() {
+	l.conn.Eavesdrop(nil)
+	l.conn.Close()
 }
 
 func (l *login) answer(m *dbus.Message) {
@@ -245,17 +261,32 @@ func watch(t *testing.T, bus string, change ...func(*watched)) *watched {
 			Watch(ctx, bus, log, before)
 			return
 		}
-		var now time.Duration
-		(&watcher{bus: bus, log: log, before: before, said: map[string]bool{}, clock: func() time.Duration {
-			select {
-			case now = <-w.slept:
-			default:
-			}
-			return now
-		}}).run(ctx)
+		(&watcher{bus: bus, log: log, before: before, said: map[string]bool{}, clock: w.clock(ctx)}).run(ctx)
 	}()
 	t.Cleanup(w.end)
 	return w
+}
+
+// clock shows what the test set last. It waits for the first time: what the
+// watcher begins with must not depend on who comes first.
+func (w *watched) clock(ctx context.Context) func() time.Duration {
+	var now time.Duration
+	begun := false
+	return func() time.Duration {
+		if !begun {
+			begun = true
+			select {
+			case now = <-w.slept:
+			case <-ctx.Done():
+			}
+			return now
+		}
+		select {
+		case now = <-w.slept:
+		default:
+		}
+		return now
+	}
 }
 
 // end ends the watcher, which must not take long, whatever the bus does.

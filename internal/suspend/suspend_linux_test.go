@@ -153,7 +153,7 @@ func TestFollowsALogindThatIsReplaced(t *testing.T) {
 	held.released(t)
 	held = old.lock()
 	w.log.wait(t, "locking before the machine sleeps")
-	old.conn.Close()
+	old.close()
 	held.released(t)
 	l := newLogin(t, d)
 	held = l.lock()
