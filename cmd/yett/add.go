@@ -252,8 +252,11 @@ func (a *app) finishAddition(ctx context.Context, conn *client.Conn, d addition,
 	result := addDone{Preset: d.preset.Name, Name: d.name, Difference: change.Difference, PublicKey: d.publicKey}
 	if d.trial != nil {
 		t, err := a.tryValue(ctx, conn, d)
-		if err != nil {
-			return err
+		if ctx.Err() != nil {
+			return errInterrupted
+		}
+		if err != nil { // all is stored; what kept the try from being made is said
+			t = tried{Message: strings.TrimSuffix(err.Error(), "."), nextStep: "It stays added. Let an agent try it, and look at yett activity."}
 		}
 		result.Test = &t
 	}
