@@ -345,7 +345,9 @@ func TestAddHost(t *testing.T) {
 			t.Errorf("the fingerprint is not shown:\n%s", shown)
 		}
 		p.types("Type yes:", answer)
-		if exit == 0 {
+		if exit != 0 {
+			p.shows("The host's keys were not confirmed; nothing was changed.")
+		} else {
 			p.types("Yett passphrase:", Passphrase)
 			p.shows("authorized_keys")
 			p.shows("ssh-ed25519 AAAA")
