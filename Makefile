@@ -59,7 +59,7 @@ package:
 	$(GO) run ./packaging -version '$(VERSION)' -platforms '$(PLATFORMS)' -out dist
 
 install:
-	$(GO) run ./packaging -version '$(VERSION)' -install '$(DESTDIR)$(PREFIX)'
+	$(GO) run ./packaging -version '$(VERSION)' -install '$(DESTDIR)$(PREFIX)' -prefix '$(PREFIX)'
 
 kernels:
 	@scripts/need qemu-system-x86_64:qemu-system-x86

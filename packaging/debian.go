@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/md5"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,10 @@ import (
 
 // debian makes a Debian package of the tree.
 func (r *release) debian(to string, t tree, p platform) error {
+	t = maps.Clone(t)
+	if err := t.addUnits("/usr"); err != nil {
+		return err
+	}
 	t, err := debianTree(t)
 	if err != nil {
 		return err
@@ -104,7 +109,9 @@ Description: broker for credentials that agents act with and never hold
  Yett keeps API and SSH credentials, asks the person before an agent may use
  them, does the HTTP and SSH actions itself and records what was done.
  .
- Nothing is started when it is installed: each person runs yett init.
+ Nothing is started when it is installed: each person runs yett init, and
+ systemctl --user enable --now yett.socket where the broker should be started
+ when it is needed.
 `, debianVersion(version), debianArch(arch), size, module)
 }
 

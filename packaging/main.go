@@ -4,7 +4,7 @@
 //	bin/yett, bin/yett-mcp           static; each finds the other beside itself
 //	share/man/man1                   the manual
 //	share/*completion*, share/zsh …  completions of bash, zsh and fish
-//	lib/systemd/user                 the user units, where this yett prints them
+//	lib/systemd/user                 the user units; not in archives (units.go)
 //	share/doc/yett                   documents, licences of ours and of what is linked in
 //
 // An archive has these below one directory, a Debian package below /usr. The
@@ -37,6 +37,7 @@ func run(args []string) int {
 	platforms := flags.String("platforms", "linux/amd64,linux/arm64", "GOOS/GOARCH, separated by commas")
 	version := flags.String("version", "", "the version, as git describe prints it")
 	install := flags.String("install", "", "install below this directory instead, for this platform")
+	prefix := flags.String("prefix", "/usr/local", "where the directory of -install will be on the machine that it is for")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -46,7 +47,7 @@ func run(args []string) int {
 			return err
 		}
 		if *install != "" {
-			return r.install(*install)
+			return r.install(*install, *prefix)
 		}
 		return r.packages(*out, strings.Split(*platforms, ","))
 	}()
@@ -148,14 +149,25 @@ func writeSums(dir string, names []string) error {
 	return os.WriteFile(filepath.Join(dir, "SHA256SUMS"), []byte(sums.String()), 0o644)
 }
 
-// install puts the tree of this platform below dir, as make install wants it.
-func (r *release) install(dir string) error {
+// install puts the tree of this platform below dir, which will be prefix.
+func (r *release) install(dir, prefix string) error {
 	t, err := r.build(host())
 	if err != nil {
 		return err
 	}
+	if host().os == "linux" {
+		if err := t.addUnits(prefix); err != nil {
+			return err
+		}
+	}
+	return r.lay(t, dir)
+}
+
+// lay writes what is for use below dir; the rest is for whoever unpacks an
+// archive.
+func (r *release) lay(t tree, dir string) error {
 	for _, name := range t.names() {
-		if strings.Contains(name, "/") { // the rest is for whoever unpacks an archive
+		if strings.Contains(name, "/") {
 			if err := t[name].write(filepath.Join(dir, name), r.time); err != nil {
 				return err
 			}

@@ -141,6 +141,7 @@ func TestF2_DebianPackageKeepsRunBits(t *testing.T) {
 	if v := strings.TrimSpace(output(t, "dpkg-deb", "-f", deb, "Version")); v != "1.2.3+4.gabc1234" {
 		t.Errorf("version %s", v)
 	}
+	wantUnits(t, root, "/usr")
 	jobOfInstalled(t, root+"/usr/bin")
 	dpkg(t, root, "--purge", "yett")
 	if left, _ := filepath.Glob(root + "/usr/*/*yett*"); len(left) != 0 {
@@ -227,6 +228,61 @@ func inspect(t *testing.T, dir string) {
 	})
 	if err != nil || seen < 60 {
 		t.Fatalf("%d files: %v", seen, err)
+	}
+}
+
+// wantUnits: they start the yett that was installed, listen where clients look,
+// and do not say that somebody else wrote them.
+func wantUnits(t *testing.T, root, prefix string) {
+	t.Helper()
+	service, err := os.ReadFile(root + prefix + "/lib/systemd/user/yett.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket, err := os.ReadFile(root + prefix + "/lib/systemd/user/yett.socket")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{string(service): "\nExecStart=\"" + prefix + "/bin/yett\" serve\n", string(socket): "\nListenStream=%t/yett/broker.sock\n"} {
+		if !strings.Contains(text, want) || strings.Contains(text, "service install") {
+			t.Errorf("%q is not in\n%s", want, text)
+		}
+	}
+	if st, err := os.Stat(root + prefix + "/bin/yett"); err != nil || st.Mode().Perm() != 0o755 {
+		t.Errorf("what the unit starts: %v", err)
+	}
+}
+
+// TestMakeInstall installs below a prefix in a root of its own, twice: what
+// runs is replaced, not written into.
+func TestMakeInstall(t *testing.T) {
+	t.Chdir("..")
+	root := t.TempDir()
+	r, err := newRelease(described1, epoch1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := root + "/opt/yett"
+	made, err := r.build(host())
+	if err == nil {
+		err = made.addUnits("/opt/yett")
+	}
+	for range 2 {
+		if err == nil {
+			err = r.lay(made, dir)
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, sub := range []string{"bin", "share", "lib"} {
+		if left, _ := filepath.Glob(filepath.Join(dir, sub, ".yett-*")); len(left) != 0 {
+			t.Errorf("left over: %v", left)
+		}
+	}
+	wantUnits(t, root, "/opt/yett")
+	if out := output(t, dir+"/bin/yett", "--version"); out != "yett "+version1+"\n" {
+		t.Errorf("the version is %q", out)
 	}
 }
 
