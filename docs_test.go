@@ -370,7 +370,7 @@ func commandLines(doc string) []string {
 }
 
 // groups are the commands that have commands of their own.
-var groups = []string{"secret", "access", "audit", "vault"}
+var groups = []string{"secret", "access", "audit", "operation", "vault"}
 
 // unknownIn returns what a command line has that the program has not.
 func unknownIn(line string, helpOf func(string) string) string {

@@ -26,7 +26,7 @@ func newAudit(a *app) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return a.auditVerify(c.Context(), rows) },
 	}
 	verify.Flags().BoolVar(&rows, "rows", false, "open every row too, with the passphrase")
-	c.AddCommand(verify)
+	c.AddCommand(verify, newAuditAcknowledge(a))
 	return c
 }
 

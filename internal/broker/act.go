@@ -25,6 +25,9 @@ func (ch *channel) requestAction(s *session.Session, m wire.ActionRequest) (any,
 	if open == nil {
 		return nil, wire.NewError(wire.CodeLocked)
 	}
+	if fail := b.quarantined(); fail != nil {
+		return nil, fail
+	}
 	if len(m.IdempotencyKey) > maxKey {
 		return nil, wire.Errorf(wire.CodeBadRequest, "idempotency_key is longer than %d bytes.", maxKey)
 	}

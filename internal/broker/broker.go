@@ -84,6 +84,7 @@ type Broker struct {
 	stopOnce sync.Once
 
 	turning sync.Mutex   // held from one to the other of locked and unlocked; before mu
+	heading sync.Mutex   // held while a head is signed and kept; before Vault and Ledger
 	using   atomic.Int32 // what uses the vault now
 	used    atomic.Int64 // when it was last used, since boot
 
@@ -100,6 +101,11 @@ type unlocked struct {
 	policy *access.Policy
 	opener *ledger.Opener
 	digest []byte // key of the ledger's digests
+	log    *ledger.LogKey
+
+	// with Broker.heading
+	head                []byte // the newest
+	headSize, vaultSize int64  // rows that it is over, and the one in the vault
 }
 
 // New returns a broker that serves nothing yet. A missing part is an error.
@@ -126,6 +132,7 @@ func (b *Broker) Serve(ctx context.Context, l Acceptor, closeListener func() err
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go b.sweep(ctx)
+	go b.followHead(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -189,7 +196,7 @@ func (b *Broker) shutDown() {
 		b.Log.Warn("stopping with work under way; its outcome will read as indeterminate")
 	}
 	b.HTTP.Close()
-	b.Vault.Lock()
+	b.closeVault()
 }
 
 // everyChannel returns the channels there are now.

@@ -426,9 +426,9 @@ func isSessionMethod(m string) bool {
 func isManagement(m string) bool {
 	area, _, _ := strings.Cut(m, ".")
 	switch area {
-	case "broker", "vault", "secret", "approval", "activity":
+	case "broker", "vault", "secret", "approval", "activity", "ledger":
 		return true
 	}
 	return m == wire.MethodSessionList || m == wire.MethodSessionPaused || m == wire.MethodSessionRevoke || m == wire.MethodAccessApply || m == wire.MethodAccessShow ||
-		m == wire.MethodAccessText || m == wire.MethodAccessTest
+		m == wire.MethodAccessText || m == wire.MethodAccessTest || m == wire.MethodOperationShow || m == wire.MethodOperationSettle
 }

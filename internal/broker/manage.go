@@ -51,6 +51,10 @@ func (ch *channel) manage(method string, m wire.Managed) (any, *wire.Error) {
 		return ch.listSessions()
 	case wire.MethodSessionPaused:
 		return ch.b.listPaused(), nil
+	case wire.MethodLedgerFound:
+		return ch.showQuarantine()
+	case wire.MethodOperationShow:
+		return managed(m, ch.showOperation)
 	case wire.MethodActivityList:
 		return managed(m, ch.listActivity)
 	case wire.MethodAccessShow:
@@ -79,6 +83,10 @@ func (ch *channel) manageProven(method string, m wire.Managed) (any, *wire.Error
 		work = func() (any, *wire.Error) { return managed(m, ch.setSlot) }
 	case wire.MethodVaultBackup:
 		work = func() (any, *wire.Error) { return managed(m, ch.backup) }
+	case wire.MethodLedgerAccept:
+		work = func() (any, *wire.Error) { return managed(m, ch.acknowledge) }
+	case wire.MethodOperationSettle:
+		work = func() (any, *wire.Error) { return managed(m, ch.resolveOperation) }
 	case wire.MethodSecretRemove:
 		work = func() (any, *wire.Error) { return managed(m, ch.removeSecret) }
 	default:
@@ -109,7 +117,10 @@ func (b *Broker) status() wire.Status {
 	}
 	st.Ledger = "ok"
 	if err := b.Ledger.Healthy(); errors.Is(err, ledger.ErrTampered) {
-		st.Ledger = "was changed by another program: nothing is executed; look at: yett audit verify --rows"
+		st.Ledger = "was changed by another program: nothing is executed; look at: yett audit verify --rows, then yett audit acknowledge"
+		if st.State == "ready" {
+			st.State = wire.CodeQuarantined
+		}
 	} else if err != nil {
 		st.Ledger = "cannot be written: nothing is executed until it can"
 	}
@@ -118,18 +129,23 @@ func (b *Broker) status() wire.Status {
 
 // row records a management act, with the evidence of who did it.
 func (ch *channel) row(kind string, request, outcome map[string]any) *wire.Error {
-	c := ch.evidence()
-	r := ledger.Row{Kind: kind, Verified: marshal(map[string]any{"channel_id": ch.id.ID, "role": c.Role,
-		"peer": verifiedProcess(c.Peer)}), Claimed: marshal(c.Claims), Request: marshal(request)}
-	if outcome != nil {
-		r.Outcome = marshal(outcome)
-	}
+	r := ch.managementRow(kind, request, outcome)
 	ctx, cancel := context.WithTimeout(context.Background(), ledgerTime)
 	defer cancel()
 	if _, err := ch.b.Ledger.Append(ctx, r); err != nil {
 		return ch.b.ledgerFailed(err)
 	}
 	return nil
+}
+
+func (ch *channel) managementRow(kind string, request, outcome map[string]any) ledger.Row {
+	c := ch.evidence()
+	r := ledger.Row{Kind: kind, Verified: marshal(map[string]any{"channel_id": ch.id.ID, "role": c.Role,
+		"peer": verifiedProcess(c.Peer)}), Claimed: marshal(c.Claims), Request: marshal(request)}
+	if outcome != nil {
+		r.Outcome = marshal(outcome)
+	}
+	return r
 }
 
 // narrow records an act that takes away. It is done even when it cannot be

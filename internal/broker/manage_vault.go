@@ -15,8 +15,12 @@ import (
 	"github.com/yett-broker/yett/internal/wire"
 )
 
-// ledgerCheckTime bounds the check of the ledger at unlocking.
-const ledgerCheckTime = 30 * time.Second
+const (
+	// ledgerCheckTime bounds the check of the ledger at unlocking.
+	ledgerCheckTime = 30 * time.Second
+	// acknowledgeTime bounds the reading of every row.
+	acknowledgeTime = 10 * time.Minute
+)
 
 // errEnough ends the reading of rows.
 var errEnough = errors.New("enough")
@@ -67,6 +71,7 @@ func (ch *channel) openVault(slot string) (told []string, fail *wire.Error) {
 		b.Log.Error("unlocking", "error", err)
 		return nil, wire.Errorf(wire.CodeInternal, "The vault's content cannot be used.")
 	}
+	found := b.Vault.Generation() // before anything of this run is saved
 	told, fail = ch.recordNotes()
 	if fail == nil {
 		fail = ch.row("vault.unlocked", map[string]any{"slot": slot, "generation": b.Vault.Generation()}, nil)
@@ -75,19 +80,29 @@ func (ch *channel) openVault(slot string) (told []string, fail *wire.Error) {
 		b.Vault.Lock()
 		return nil, fail
 	}
-	ch.checkLedger(open.opener)
+	ch.checkLedger(open, found)
+	b.keepHead(open, true)
 	b.open = open
 	return told, nil
 }
 
-// checkLedger compares the operations of earlier runs with their rows, which
-// takes the vault. Unlocking goes on whatever comes out, so that the rows can
-// be read; without a good result the ledger takes no new actions.
-func (ch *channel) checkLedger(o *ledger.Opener) {
+// checkLedger compares the ledger with its heads, and the operations of earlier
+// runs with their rows, which takes the vault. Unlocking goes on whatever comes
+// out, so that the rows can be read; without a good result the ledger takes no
+// new actions.
+func (ch *channel) checkLedger(open *unlocked, generation uint64) {
+	b := ch.b
 	ctx, cancel := context.WithTimeout(context.Background(), ledgerCheckTime)
 	defer cancel()
-	if err := ch.b.Ledger.CheckOperations(ctx, o); err != nil {
-		ch.b.Log.Error("checking the ledger: no action is taken", "error", err)
+	head, err := b.Vault.LedgerHead()
+	if err == nil {
+		err = b.Ledger.CheckHead(ctx, ledger.HeadFor{Key: open.log, Vault: head, Generation: generation})
+	}
+	if err == nil {
+		err = b.Ledger.CheckOperations(ctx, open.opener)
+	}
+	if err != nil {
+		b.Log.Error("checking the ledger: no action is taken", "error", err)
 		ch.row("ledger.refused", nil, map[string]any{"error": err.Error()})
 	}
 }
@@ -115,7 +130,11 @@ func (b *Broker) openState() (*unlocked, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &unlocked{policy: policy, opener: opener, digest: digest}, nil
+	log, err := b.logKey()
+	if err != nil {
+		return nil, err
+	}
+	return &unlocked{policy: policy, opener: opener, digest: digest, log: log}, nil
 }
 
 // lock ends every session and forgets every key.

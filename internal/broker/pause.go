@@ -51,12 +51,16 @@ func (b *Broker) Pause(reason string) {
 // no action begins; what was begun learns it from its session.
 func (b *Broker) closeVault() bool {
 	b.mu.Lock()
-	wasOpen := b.open != nil
+	open := b.open
 	b.open = nil
 	b.mu.Unlock()
+	if open != nil {
+		b.leaveHead(open)
+		open.log.Wipe()
+	}
 	b.Vault.Lock()
 	returnMemory()
-	return wasOpen
+	return open != nil
 }
 
 // resumePaused lets those paused sessions go on whose process, channel and end

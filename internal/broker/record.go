@@ -2,6 +2,7 @@ package broker
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
@@ -33,7 +34,10 @@ func (b *Broker) recordRefusal(sessionID, channelID, code string, detail map[str
 // ledgerFailed turns a failed write into the refusal that the caller gets. The
 // cause goes to the log; it holds no content of a row.
 func (b *Broker) ledgerFailed(err error) *wire.Error {
-	b.Log.Error("writing to the ledger", "error", err)
+	b.Log.Error("using the ledger", "error", err)
+	if errors.Is(err, ledger.ErrTampered) {
+		return wire.NewError(wire.CodeQuarantined)
+	}
 	return wire.NewError(wire.CodeLedgerUnavailable)
 }
 

@@ -28,6 +28,7 @@ func (l *Ledger) CheckOperations(ctx context.Context, o *Opener) error {
 	}
 	l.checked.Store(true)
 	l.w.drain.ring() // what can be retired is, from now on
+	l.scrubbing.Do(func() { l.w.beside.Go(l.scrubSlowly) })
 	return nil
 }
 

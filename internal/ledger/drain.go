@@ -32,6 +32,8 @@ type statements struct {
 	insertOp, putOp, changeOp, beginOp   *sql.Stmt
 	deleteOp, dropOp, putFinished        *sql.Stmt
 	insertNode                           *sql.Stmt
+	clearOps, clearTwice, noProblem      *sql.Stmt
+	putEpoch                             *sql.Stmt
 	useJournal, drained, foundProblem    *sql.Stmt
 	version                              *sql.Stmt
 }
@@ -56,6 +58,10 @@ func (s *statements) prepare(ctx context.Context, c *sql.Conn) error {
 		{&s.deleteOp, "DELETE FROM operations WHERE id=? AND state=? AND last_row=? AND resolved=?"},
 		{&s.dropOp, "DELETE FROM operations WHERE id=?"},
 		{&s.putFinished, "INSERT OR REPLACE INTO finished" + values},
+		{&s.putEpoch, "INSERT OR REPLACE INTO epochs(id, recipient, enc, sealed, confirmed) VALUES(?,?,?,?,?)"},
+		{&s.clearOps, "DELETE FROM operations"},
+		{&s.clearTwice, "DELETE FROM finished WHERE id IN (SELECT id FROM operations)"},
+		{&s.noProblem, "UPDATE journal SET problem=''"},
 		{&s.insertNode, "INSERT OR REPLACE INTO nodes(level, i, hash) VALUES(?,?,?)"},
 		{&s.useJournal, "UPDATE journal SET identity=?, generation=?, resume=?, in_use=?"},
 		{&s.drained, "UPDATE journal SET generation=?, resume=max(resume, ?)"},
@@ -131,6 +137,7 @@ func (d *drain) ring() {
 func (d *drain) stop() {
 	close(d.quit)
 	<-d.done
+	d.w.beside.Wait()
 }
 
 // upTo brings every row that is durable now into the database, at least those

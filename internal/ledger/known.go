@@ -66,6 +66,22 @@ func readKnown(ctx context.Context, q querier, boot string) (*known, error) {
 	return k, rows.Err()
 }
 
+// exchange swaps what two of them know. The writer's lock is held, and other is
+// nobody else's.
+func (k *known) exchange(other *known) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.secret, other.secret = other.secret, k.secret
+	k.marks, other.marks = other.marks, k.marks
+	k.keys, other.keys = other.keys, k.keys
+	k.open, other.open = other.open, k.open
+	k.equal, other.equal = other.equal, k.equal
+	k.begun, other.begun = other.begun, k.begun
+	k.table, other.table = other.table, k.table
+	k.ended, other.ended = other.ended, k.ended
+	k.counting, other.counting = other.counting, k.counting
+}
+
 func (k *known) mark(purpose byte, data []byte) (m mark) {
 	text := make([]byte, 0, 512)
 	sum := sha256.Sum256(append(append(append(text, k.secret[:]...), purpose), data...))

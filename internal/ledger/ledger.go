@@ -157,8 +157,8 @@ var ErrUnavailable = errors.New("the ledger cannot be written")
 // in the file. The ledger then takes no new actions until it is opened again.
 var ErrTampered = errors.New("the ledger was changed by something else than the broker")
 
-// errUnchecked refuses what relies on operations of earlier runs.
-var errUnchecked = fmt.Errorf("%w: the operations of earlier runs have not been checked", ErrUnavailable)
+// ErrUnchecked, which wraps ErrUnavailable, refuses what relies on operations of earlier runs.
+var ErrUnchecked = fmt.Errorf("%w: the operations of earlier runs have not been checked", ErrUnavailable)
 
 // ErrBudget is returned by Begin when the budget's window is full.
 var ErrBudget = errors.New("the budget is spent")
@@ -262,6 +262,8 @@ type Ledger struct {
 	foundTable tableHash // of the operations that they left
 	checking   sync.Mutex
 	checked    atomic.Bool // CheckOperations found them as they were left
+	scrubbing  sync.Once
+	heads      heads
 }
 
 // Open opens the ledger in dir, or makes it, and settles what the last
@@ -308,11 +310,27 @@ func openLedger(dir string, o Options) (_ *Ledger, err error) {
 		return nil, err
 	}
 	l.foundRows, l.foundTable = l.entries.Load(), l.w.known.table
+	if err = l.lookAtStart(); err != nil {
+		return nil, err
+	}
 	if err = l.recover(); err != nil {
 		return nil, fmt.Errorf("recovering: %w", err)
 	}
 	go l.w.drain.loop()
 	return l, nil
+}
+
+// lookAtStart makes the checks that take no key. What they find makes the
+// ledger quarantined and does not keep it from opening.
+func (l *Ledger) lookAtStart() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 4*busyMillis*time.Millisecond)
+	defer cancel()
+	err := l.checkStart(ctx)
+	if err != nil && !errors.Is(err, ErrTampered) {
+		return explain(err)
+	}
+	l.w.setDoubt(err)
+	return nil
 }
 
 // Recovered tells how many operations Open found executing and queued.

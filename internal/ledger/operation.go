@@ -49,7 +49,7 @@ func (l *Ledger) open(ctx context.Context, op Operation, r Row, state action.Sta
 		return 0, err
 	}
 	if !l.checked.Load() {
-		return 0, fmt.Errorf("recording operation %s: %w", op.ID, errUnchecked)
+		return 0, fmt.Errorf("recording operation %s: %w", op.ID, ErrUnchecked)
 	}
 	l.w.look()
 	var n int64
@@ -115,7 +115,7 @@ func (l *Ledger) ready() error {
 		return err
 	}
 	if !l.checked.Load() {
-		return errUnchecked
+		return ErrUnchecked
 	}
 	return nil
 }

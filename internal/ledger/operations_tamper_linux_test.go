@@ -182,7 +182,7 @@ func refusesAll(t *testing.T, l *Ledger) {
 	if _, err := l.Begin(t.Context(), newOperation(), row("intent"), nil); !errors.Is(err, ErrTampered) {
 		t.Errorf("another action: %v", err)
 	}
-	if _, err := l.Queue(t.Context(), newOperation(), row("queued")); !errors.Is(err, ErrTampered) && !errors.Is(err, errUnchecked) {
+	if _, err := l.Queue(t.Context(), newOperation(), row("queued")); !errors.Is(err, ErrTampered) && !errors.Is(err, ErrUnchecked) {
 		t.Errorf("another action waits: %v", err)
 	}
 	if _, err := l.Append(t.Context(), row("told")); err != nil {

@@ -127,6 +127,28 @@ func scanSealed(rows *sql.Rows, err error) ([]sealedRow, error) {
 	return list, rows.Err()
 }
 
+// leafRow is a row with its hash.
+type leafRow struct {
+	sealedRow
+	leaf []byte
+}
+
+func scanLeaves(rows *sql.Rows, err error) ([]leafRow, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var list []leafRow
+	for rows.Next() {
+		var r leafRow
+		if err := rows.Scan(&r.n, &r.epoch, &r.sealed, &r.leaf); err != nil {
+			return nil, err
+		}
+		list = append(list, r)
+	}
+	return list, rows.Err()
+}
+
 const (
 	selectEpoch    = "SELECT enc, sealed, confirmed FROM epochs WHERE id=? AND recipient=?"
 	selectRowsBack = "SELECT n, epoch, sealed FROM rows WHERE n<=? ORDER BY n DESC LIMIT ?"

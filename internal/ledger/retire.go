@@ -27,12 +27,17 @@ type timed struct {
 	began int64
 }
 
+// decides: the operation decides something for as long as this boot lasts. An
+// idempotency key does as long as the process that it is of may live.
+func (k *known) decides(c *columns) bool {
+	return c.isOpen() || len(c.idem) > 0 && (k.boot == "" || strings.HasPrefix(c.caller, k.boot+":"))
+}
+
 // noteEnded keeps the id of an operation that decides nothing any more, or
-// will not. An idempotency key decides as long as the process that it is of
-// may live, which is not beyond the boot.
+// will not.
 func (k *known) noteEnded(c *columns) {
 	switch {
-	case c.isOpen(), len(c.idem) > 0 && (k.boot == "" || strings.HasPrefix(c.caller, k.boot+":")):
+	case k.decides(c):
 	case counts(c):
 		k.counting = append(k.counting, timed{c.id, c.began})
 	default:

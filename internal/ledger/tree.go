@@ -115,20 +115,39 @@ func (r nodeReader) leaves(first, count int64) (t tree, err error) {
 	return t, nil
 }
 
-// readTree reads what a tree of that size goes on from.
-func readTree(ctx context.Context, q querier, size int64) (tree, error) {
-	t, r := tree{size: size}, nodeReader{ctx, q}
-	for level := 62; level >= 0; level-- {
-		if size>>level&1 == 0 {
-			continue
-		}
-		h, err := r.hash(level, size>>level-1)
-		if err != nil {
+// readTree makes the tree of the first size rows from the nodes of nodeLevel
+// and the leaves beyond them: nodes above do not have a say.
+func readTree(ctx context.Context, q querier, size int64) (t tree, err error) {
+	rows, err := q.QueryContext(ctx, "SELECT i, hash FROM nodes WHERE level=? AND i<? ORDER BY i", nodeLevel, size>>nodeLevel)
+	if err != nil {
+		return tree{}, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var i int64
+		var stored sql.RawBytes
+		if err := rows.Scan(&i, &stored); err != nil {
 			return tree{}, err
 		}
-		t.full = append(t.full, h)
+		var h tlog.Hash
+		if i != t.size || len(stored) != len(h) {
+			return tree{}, fmt.Errorf("%w: level %d, %d", errNodes, nodeLevel, t.size)
+		}
+		copy(h[:], stored)
+		t.add(h, nil) // a tree whose leaves are these nodes
 	}
-	return t, nil
+	if err := rows.Err(); err != nil {
+		return tree{}, err
+	}
+	if t.size != size>>nodeLevel {
+		return tree{}, fmt.Errorf("%w: %d of level %d", errNodes, t.size, nodeLevel)
+	}
+	t.size <<= nodeLevel
+	rest, err := nodeReader{ctx, q}.leaves(t.size, size-t.size)
+	if err != nil {
+		return tree{}, err
+	}
+	return tree{size, append(t.full, rest.full...)}, nil
 }
 
 // writeNodes computes all nodes anew from the leaves.

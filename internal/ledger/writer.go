@@ -173,6 +173,8 @@ type writer struct {
 	retryAt   time.Time
 	doubt     error // the operations in the file are not to be relied on
 
+	beside sync.WaitGroup // what ends with the drain
+
 	generation atomic.Uint64 // of the journal
 	commits    atomic.Int64
 }

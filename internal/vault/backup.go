@@ -149,6 +149,7 @@ func (v *Vault) resealed(after uint64, n Note) (*file, error) {
 	}
 	h, c := v.file.header, v.open.content.clone()
 	h.Generation = max(h.Generation, after) + 1
+	c.LedgerHead = nil // the ledger is not in a backup: it may have gone on, or not be here at all
 	c.addNote(n)
 	return sealContent(h, v.open.keys, c)
 }

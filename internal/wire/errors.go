@@ -47,7 +47,7 @@ const (
 var advice = map[string][2]string{
 	CodeUnavailable:         {"The Yett broker is not running.", "Start it: yett serve, then yett unlock."},
 	CodeLocked:              {"Yett is locked.", "Unlock it: yett unlock. Then ask again."},
-	CodeQuarantined:         {"Yett's records do not match and it refuses to act.", "Look at: yett audit verify."},
+	CodeQuarantined:         {"Yett's records do not match and it refuses to act.", "Look at: yett audit verify --rows. When you know what happened: yett audit acknowledge."},
 	CodeProtocolUnsupported: {"Client and broker speak no common protocol version.", "Update the older side: yett version shows both."},
 	CodeProtocolError:       {"The message does not follow the protocol; the channel is closed.", "Update the client; docs/protocol.md describes the messages."},
 	CodeFrameTooLarge:       {"The message is longer than 1 MiB; the channel is closed.", "Send less at once."},
@@ -58,7 +58,7 @@ var advice = map[string][2]string{
 	CodeWrongChannel:        {"The session belongs to another channel.", "Open a session on this channel; look at yett activity if you did not expect this."},
 	CodeSequenceInvalid:     {"The sequence number is not the next one.", "Send each number once, in order, from 1."},
 	CodeOutcomeUnknown:      {"An equal earlier action has no known outcome, so it is not executed again.", "Check at the other side whether it happened, then approve the repetition: yett pending."},
-	CodeLedgerUnavailable:   {"Yett cannot write its record, so nothing was executed.", "Look at: yett status and the broker's log. Make room on the disk or repair its permissions; if the ledger was changed, see yett audit verify --rows."},
+	CodeLedgerUnavailable:   {"Yett cannot write its record, so nothing was executed.", "Look at: yett status and the broker's log. Make room on the disk or repair its permissions."},
 	CodeProofRequired:       {"This needs the person's proof.", "Run it in a terminal, or give the passphrase by --passphrase-fd."},
 	CodeProofInvalid:        {"The proof does not verify.", "Check the passphrase and try again."},
 	CodeBusy:                {"Too much is waiting for this caller.", "Wait for answers before asking more."},

@@ -33,6 +33,10 @@ const (
 	MethodSessionPaused   = "session.paused" // what an unlocking would resume
 	MethodActivityList    = "activity.list"
 	MethodActivityRead    = "activity.read" // opens reading on this channel by proof
+	MethodLedgerFound     = "ledger.found"  // what was found changed
+	MethodLedgerAccept    = "ledger.acknowledge"
+	MethodOperationShow   = "operation.show"
+	MethodOperationSettle = "operation.resolve"
 )
 
 // Empty is the parameters or the result of a method that has none.
@@ -226,4 +230,49 @@ type List[T any] struct {
 type ActivityList struct {
 	From  int64 `json:"from"`
 	Limit int   `json:"limit"`
+}
+
+// Quarantine answers ledger.found. Found is present after proof.
+type Quarantine struct {
+	Quarantined bool   `json:"quarantined"`
+	Found       string `json:"found,omitempty"`
+}
+
+// Acknowledge is a person's statement about records that were found changed.
+type Acknowledge struct {
+	Note string `json:"note"`
+}
+
+// Acknowledged answers ledger.acknowledge.
+type Acknowledged struct {
+	Row        int64  `json:"row"`
+	Found      string `json:"found"`
+	HeadKeptIn string `json:"head_kept_in"`
+}
+
+// OperationID names an operation.
+type OperationID struct {
+	OperationID string `json:"operation_id"`
+}
+
+// OperationShown is one operation with its rows: intent, end, resolution.
+type OperationShown struct {
+	OperationID string            `json:"operation_id"`
+	State       string            `json:"state"`
+	Code        string            `json:"code"`
+	SessionID   string            `json:"session_id"`
+	Unsafe      bool              `json:"unsafe"`
+	CreatedAt   time.Time         `json:"created_at"`
+	IntentRow   int64             `json:"intent_row"`
+	LastRow     int64             `json:"last_row"`
+	ResolvedRow int64             `json:"resolved_row"`
+	Rows        []json.RawMessage `json:"rows"`
+}
+
+// OperationResolve is what a person says became of an action whose outcome is
+// unknown.
+type OperationResolve struct {
+	OperationID string `json:"operation_id"`
+	Happened    bool   `json:"happened"`
+	Note        string `json:"note"`
 }

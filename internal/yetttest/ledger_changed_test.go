@@ -54,11 +54,11 @@ func TestA03_ChangedOperationLetsNothingRun(t *testing.T) {
 			}
 			c = b.Granted("http:demo.write")
 			for range 2 {
-				if r := c.Act("http:demo.write", post); r.Code() != wire.CodeLedgerUnavailable {
+				if r := c.Act("http:demo.write", post); r.Code() != wire.CodeQuarantined {
 					t.Errorf("%s, beside %v: %q", statement, beside, r.Code())
 				}
 			}
-			if r := c.Act("http:demo.write", map[string]any{"method": "POST", "path": "/v1/other"}); r.Code() != wire.CodeLedgerUnavailable {
+			if r := c.Act("http:demo.write", map[string]any{"method": "POST", "path": "/v1/other"}); r.Code() != wire.CodeQuarantined {
 				t.Errorf("%s, beside %v, another action: %q", statement, beside, r.Code())
 			}
 			if seen := up.Seen(); len(seen) != 1 {
@@ -66,7 +66,7 @@ func TestA03_ChangedOperationLetsNothingRun(t *testing.T) {
 			}
 			var st wire.Status
 			b.Must("status", "--json").JSON(t, &st)
-			if !strings.Contains(st.Ledger, "changed by another program") {
+			if st.State != wire.CodeQuarantined || !strings.Contains(st.Ledger, "changed by another program") {
 				t.Errorf("status: %+v", st)
 			}
 			told := slices.ContainsFunc(b.Activity(), func(r Row) bool { return r.Kind == "ledger.refused" })
@@ -75,6 +75,16 @@ func TestA03_ChangedOperationLetsNothingRun(t *testing.T) {
 			}
 			if r := b.Run("audit", "verify", "--rows"); r.Code != 1 {
 				t.Errorf("verify --rows: %d %s", r.Code, r.Stdout)
+			}
+			// Once a person has acknowledged, actions run; the equal one is as
+			// unknown as it was.
+			b.Must("audit", "acknowledge", "--note", "it was me")
+			if r := c.Act("http:demo.write", post); r.Code() != wire.CodeOutcomeUnknown {
+				t.Errorf("%s, beside %v, acknowledged: %q", statement, beside, r.Code())
+			}
+			c.MustAct("http:demo.write", map[string]any{"method": "POST", "path": "/v1/other"})
+			if r := b.Run("audit", "verify", "--rows"); r.Code != 0 {
+				t.Errorf("acknowledged, verify --rows: %d %s", r.Code, r.Stdout)
 			}
 		}
 	}
