@@ -2,16 +2,43 @@ package suspend
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 )
 
 const passphrase = "four words of a passphrase"
+
+// built is removed when the tests have ended.
+var built string
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if built != "" {
+		os.RemoveAll(built)
+	}
+	os.Exit(code)
+}
+
+// programs builds yett and yett-mcp once and returns where they are.
+var programs = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "suspend")
+	if err != nil {
+		return "", err
+	}
+	built = dir
+	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", dir+"/", "../../cmd/yett", "../../cmd/yett-mcp").CombinedOutput()
+	if err != nil {
+		err = fmt.Errorf("building: %w\n%s", err, out)
+	}
+	return dir, err
+})
 
 // served is a real broker whose system bus is one of the test.
 type served struct {
@@ -26,11 +53,11 @@ type served struct {
 // serve starts a broker that sees the directory of bus as /run/dbus.
 func serve(t *testing.T, bus string, flags ...string) *served {
 	t.Helper()
-	dir := t.TempDir()
-	s := &served{t: t, yett: filepath.Join(dir, "yett"), home: filepath.Join(dir, "home"), log: newJournal(), ended: make(chan struct{})}
-	if out, err := exec.Command("go", "build", "-buildvcs=false", "-o", dir+"/", "../../cmd/yett", "../../cmd/yett-mcp").CombinedOutput(); err != nil {
-		t.Fatalf("building: %v\n%s", err, out)
+	dir, err := programs()
+	if err != nil {
+		t.Fatal(err)
 	}
+	s := &served{t: t, yett: filepath.Join(dir, "yett"), home: filepath.Join(t.TempDir(), "home"), log: newJournal(), ended: make(chan struct{})}
 	if err := os.Rename(bus, filepath.Join(filepath.Dir(bus), "system_bus_socket")); err != nil {
 		t.Fatal(err)
 	}
