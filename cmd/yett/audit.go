@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/yett-broker/yett/internal/endpoint"
 	"github.com/yett-broker/yett/internal/ledger"
@@ -26,7 +28,8 @@ func newAudit(a *app) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return a.auditVerify(c.Context(), rows) },
 	}
 	verify.Flags().BoolVar(&rows, "rows", false, "open every row too, with the passphrase")
-	c.AddCommand(verify, newAuditAcknowledge(a))
+	c.AddCommand(verify, newAuditCheckpoint(a), newAuditProve(a), newAuditVerifyProof(a), newAuditConsistency(a),
+		newAuditExport(a), newAuditAcknowledge(a))
 	return c
 }
 
@@ -41,7 +44,7 @@ func (a *app) auditVerify(ctx context.Context, rows bool) error {
 			return err
 		}
 	}
-	report, err := ledger.Verify(ctx, loc.Home, opener, nil)
+	report, err := ledger.Verify(ctx, loc.Home, opener, a.progress("rows"))
 	if errors.Is(err, ledger.ErrNoLedger) {
 		e := wire.Errorf(wire.CodeBadRequest, "There is no ledger in %s.", loc.Home)
 		e.NextStep = "Start the broker once: yett serve" + homeFlag(loc) + "."
@@ -65,6 +68,27 @@ func (a *app) auditVerify(ctx context.Context, rows bool) error {
 		return reported{exitFailed}
 	}
 	return nil
+}
+
+// progress tells on a terminal how far a long reading is; elsewhere it is nil.
+func (a *app) progress(what string) func(done, total int64) {
+	if a.json || !term.IsTerminal(int(a.stderr.Fd())) {
+		return nil
+	}
+	var last time.Time
+	return func(done, total int64) {
+		if done < total && time.Since(last) < 200*time.Millisecond {
+			return
+		}
+		if last.IsZero() && done >= total { // it was no long one
+			return
+		}
+		last = time.Now()
+		fmt.Fprintf(a.stderr, "\r%d of %d %s", done, total, what)
+		if done >= total {
+			fmt.Fprintln(a.stderr)
+		}
+	}
 }
 
 // rowOpener opens the vault's file for this command alone, to read rows.

@@ -83,6 +83,8 @@ func (ch *channel) manageProven(method string, m wire.Managed) (any, *wire.Error
 		work = func() (any, *wire.Error) { return managed(m, ch.setSlot) }
 	case wire.MethodVaultBackup:
 		work = func() (any, *wire.Error) { return managed(m, ch.backup) }
+	case wire.MethodLedgerExport:
+		work = func() (any, *wire.Error) { return managed(m, ch.export) }
 	case wire.MethodLedgerAccept:
 		work = func() (any, *wire.Error) { return managed(m, ch.acknowledge) }
 	case wire.MethodOperationSettle:

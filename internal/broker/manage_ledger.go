@@ -86,6 +86,15 @@ func (ch *channel) acknowledge(r wire.Acknowledge) (any, *wire.Error) {
 	return wire.Acknowledged{Row: n, Found: found.Error(), HeadKeptIn: kept}, nil
 }
 
+// export records that the ledger is copied out, and opens reading for it.
+func (ch *channel) export(r wire.Export) (any, *wire.Error) {
+	if fail := ch.row("ledger.exported", map[string]any{"format": clip(r.Format), "full": r.Full}, nil); fail != nil {
+		return nil, fail
+	}
+	ch.openReading()
+	return wire.Empty{}, nil
+}
+
 // showOperation shows one operation with its rows, to whoever may read.
 func (ch *channel) showOperation(r wire.OperationID) (any, *wire.Error) {
 	open := ch.b.state()

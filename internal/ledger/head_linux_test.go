@@ -215,7 +215,7 @@ func TestAcknowledgedOperationsComeBack(t *testing.T) {
 			must(t, l.Drain())
 			change()
 		}
-		if l.Quarantined() == nil {
+		if l.Healthy(); l.Quarantined() == nil {
 			t.Fatalf("%s: not quarantined", statement)
 		}
 		if _, err := l.Begin(t.Context(), newOperation(), row("intent"), nil); !errors.Is(err, ErrTampered) {

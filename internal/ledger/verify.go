@@ -13,7 +13,8 @@ import (
 const maxProblems = 100
 
 // Report is what Verify found. RootHash is the RFC 6962 root over the rows as
-// they lie in the file. Checkpoint is empty until heads are signed.
+// they lie in the file. Checkpoint is the newest head, whose signature is not
+// checked here; it is empty until one was signed.
 type Report struct {
 	OK         bool     `json:"ok"`
 	Entries    int64    `json:"entries"`
@@ -35,6 +36,7 @@ func Verify(ctx context.Context, dir string, o *Opener, progress func(done, tota
 	err := snapshot(ctx, dir, func(tx *sql.Tx) error {
 		v = &verifier{dir: dir, tx: tx, keys: keyring{opener: o}, progress: progress}
 		v.report.Problems = []string{}
+		v.readHead()
 		return v.run(ctx)
 	})
 	if err != nil {
@@ -62,6 +64,7 @@ type verifier struct {
 	hasFinished bool // the database is of a version that has the table
 	node        *sql.Stmt
 	nodes       int64 // that the rows make
+	signed      *Checkpoint
 	unopened    bool  // some row could not be opened
 	told        int64 // operations whose last row tells of them
 }
@@ -131,7 +134,7 @@ func (v *verifier) checkAll(ctx context.Context, version int, before *journalCon
 			return err
 		}
 	}
-	for _, check := range []func(context.Context) error{v.checkPages, v.checkEpochs, v.checkRows, v.checkNodes, v.checkOperations, v.checkRuns} {
+	for _, check := range []func(context.Context) error{v.checkPages, v.checkEpochs, v.checkRows, v.checkHead, v.checkNodes, v.checkOperations, v.checkRuns} {
 		if err := check(ctx); err != nil {
 			return err
 		}
@@ -241,6 +244,7 @@ func scanStored(rows *sql.Rows, err error) ([]storedRow, error) {
 func (v *verifier) checkRow(ctx context.Context, s storedRow) error {
 	leaf := leafHash(s.n, s.epoch, s.sealed)
 	v.tree.add(leaf, v.checkNode)
+	v.compareHead()
 	if string(leaf[:]) != string(s.leaf) {
 		v.problem("row %d does not match its hash", s.n)
 	}

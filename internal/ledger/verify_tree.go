@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 
 	"golang.org/x/mod/sumdb/tlog"
 )
@@ -30,6 +32,37 @@ func (v *verifier) checkNodes(ctx context.Context) error {
 	}
 	if count != v.nodes {
 		v.problem("the tree has %d nodes, and its rows make %d", count, v.nodes)
+	}
+	return nil
+}
+
+// readHead reads the newest head, before the rows are: they go on.
+func (v *verifier) readHead() {
+	head, err := ReadHead(v.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return // none was signed yet, or it was taken away: the vault knows
+	}
+	if err == nil {
+		var c Checkpoint
+		if c, err = readCheckpoint(head); err == nil {
+			v.signed, v.report.Checkpoint = &c, string(head)
+		}
+	}
+	if err != nil {
+		v.problem("%s: %v", HeadFile, err)
+	}
+}
+
+// compareHead is called after each row.
+func (v *verifier) compareHead() {
+	if v.signed != nil && v.signed.Size == v.tree.size && v.signed.Root != v.tree.root() {
+		v.problem("%s is over %d rows, and these are not those", HeadFile, v.signed.Size)
+	}
+}
+
+func (v *verifier) checkHead(context.Context) error {
+	if v.signed != nil && v.signed.Size > v.tree.size {
+		v.problem("%s is over %d rows, and there are %d: rows were cut off", HeadFile, v.signed.Size, v.tree.size)
 	}
 	return nil
 }

@@ -79,12 +79,19 @@ func (w *writer) start(ctx context.Context, to *recipient) error {
 	if err := d.stmt.prepare(ctx, d.conn); err != nil {
 		return err
 	}
-	var err error
-	if w.found, err = w.takeJournal(ctx); err != nil {
-		return err
-	}
+	const newest = "SELECT coalesce(max(n), 0) FROM rows"
 	var lastRow, lastEpoch int64
-	if err := d.conn.QueryRowContext(ctx, "SELECT coalesce(max(n), 0) FROM rows").Scan(&lastRow); err != nil {
+	err := d.conn.QueryRowContext(ctx, newest).Scan(&lastRow)
+	if err == nil {
+		err = w.startTree(ctx, lastRow) // the journal's rows come on top
+	}
+	if err == nil {
+		w.found, err = w.takeJournal(ctx)
+	}
+	if err == nil {
+		err = d.conn.QueryRowContext(ctx, newest).Scan(&lastRow)
+	}
+	if err != nil {
 		return err
 	}
 	if err := d.conn.QueryRowContext(ctx, "SELECT coalesce(max(id), 0) FROM epochs").Scan(&lastEpoch); err != nil {
@@ -97,9 +104,6 @@ func (w *writer) start(ctx context.Context, to *recipient) error {
 		return err
 	}
 	if err := d.stmt.version.QueryRow().Scan(&d.version); err != nil {
-		return err
-	}
-	if err := w.startTree(ctx, lastRow); err != nil {
 		return err
 	}
 	w.next = lastRow + 1

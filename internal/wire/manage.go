@@ -35,6 +35,7 @@ const (
 	MethodActivityRead    = "activity.read" // opens reading on this channel by proof
 	MethodLedgerFound     = "ledger.found"  // what was found changed
 	MethodLedgerAccept    = "ledger.acknowledge"
+	MethodLedgerExport    = "ledger.export" // opens reading, and records that the ledger was exported
 	MethodOperationShow   = "operation.show"
 	MethodOperationSettle = "operation.resolve"
 )
@@ -248,6 +249,12 @@ type Acknowledged struct {
 	Row        int64  `json:"row"`
 	Found      string `json:"found"`
 	HeadKeptIn string `json:"head_kept_in"`
+}
+
+// Export says what is taken out of the ledger.
+type Export struct {
+	Format string `json:"format"`
+	Full   bool   `json:"full"`
 }
 
 // OperationID names an operation.
