@@ -290,7 +290,14 @@ func measureSize(dir string, rows int) error {
 		return err
 	}
 	started := time.Since(begin)
-	if err := l.Close(); err != nil {
+	key, err := ledger.NewLogKey(make([]byte, 32))
+	if err == nil {
+		_, _, err = l.SignHead(key, 1)
+	}
+	if err := errors.Join(err, l.Close()); err != nil {
+		return err
+	}
+	if err := measureProofs(h.dir, int64(rows), key.VerifierKey()); err != nil {
 		return err
 	}
 	fmt.Printf("%d rows: written in %v (%.0f actions/s, database included), start %v\n",
@@ -314,6 +321,33 @@ func measureSize(dir string, rows int) error {
 		fmt.Printf("verify, %-14s %v, %.0f rows/s, memory %d MiB more than before\n", with.name,
 			took.Round(time.Millisecond), float64(r.Entries)/took.Seconds(), (peak()-before)>>20)
 	}
+	return nil
+}
+
+// measureProofs makes and checks proofs of rows all over a ledger.
+func measureProofs(dir string, rows int64, key string) error {
+	var made, checked []time.Duration
+	hashes, size := 0, 0
+	for i := range int64(50) {
+		begin := time.Now()
+		p, err := ledger.Prove(context.Background(), dir, 1+i*(rows-1)/50)
+		if err != nil {
+			return err
+		}
+		made = append(made, time.Since(begin))
+		text, err := json.Marshal(p)
+		if err != nil {
+			return err
+		}
+		begin = time.Now()
+		if _, _, err := ledger.ParseProof(text, key); err != nil {
+			return err
+		}
+		checked = append(checked, time.Since(begin))
+		hashes, size = max(hashes, len(p.Hashes)), max(size, len(text))
+	}
+	fmt.Printf("proof of a row: %d hashes, %d bytes with the row; made in %v, checked in %v (medians, n=50)\n",
+		hashes, size, round(median(made)), round(median(checked)))
 	return nil
 }
 

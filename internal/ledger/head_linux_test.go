@@ -309,3 +309,40 @@ func TestProofsAreCheckedByOthers(t *testing.T) {
 		must(t, tlog.CheckTree(p, size, root, n, old.root()))
 	}
 }
+
+// TestA03_LastRowsInTheDatabase flips bytes of the last three rows, and of
+// their hashes, in the database: the next start, still locked, notices each.
+func TestA03_LastRowsInTheDatabase(t *testing.T) {
+	in, _, _ := signedLedger(t, newLogKey(t))
+	type place struct {
+		n, at  int64
+		column string
+	}
+	var places []place
+	db := foreign(t, in)
+	rows, err := db.Query("SELECT n, length(sealed) FROM rows ORDER BY n DESC LIMIT 3")
+	must(t, err)
+	for rows.Next() {
+		var n, length int64
+		must(t, rows.Scan(&n, &length))
+		for at := n % 3; at < length; at += 29 {
+			places = append(places, place{n, at, "sealed"})
+		}
+		places = append(places, place{n, 0, "leaf"}, place{n, 31, "leaf"}, place{n, length - 1, "sealed"})
+	}
+	must(t, rows.Err())
+	must(t, db.Close())
+	if len(places) < 20 {
+		t.Fatalf("%d places", len(places))
+	}
+	for _, p := range places {
+		tamper(t, in, func() {
+			l, err := Open(in.dir, Options{AuditPublicKey: in.public})
+			must(t, err)
+			defer l.Close()
+			if l.Quarantined() == nil {
+				t.Errorf("byte %d of %s of row %d", p.at, p.column, p.n)
+			}
+		}, fmt.Sprintf("UPDATE rows SET %[1]s=CAST(substr(%[1]s,1,%[2]d) || CASE WHEN substr(%[1]s,%[2]d+1,1)=x'00' THEN x'01' ELSE x'00' END || substr(%[1]s,%[2]d+2) AS BLOB) WHERE n=%[3]d", p.column, p.at, p.n))
+	}
+}
