@@ -153,7 +153,7 @@ func TestI5_CrashAndChange(t *testing.T) {
 	_, err = db.Exec("UPDATE operations SET unsafe=0")
 	must(t, errors.Join(err, db.Close()))
 	c = b.Granted("http:demo.read") // the broker notices before it acts
-	if r := c.Act("http:demo.read", map[string]any{"method": "GET", "path": "/v1/x"}); r.Code() != wire.CodeLedgerUnavailable {
+	if r := c.Act("http:demo.read", map[string]any{"method": "GET", "path": "/v1/x"}); r.Code() != wire.CodeQuarantined {
 		t.Fatalf("%q", r.Code())
 	}
 	changed := page(t, b, true)
