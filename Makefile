@@ -28,7 +28,8 @@ try: build
 	@YES=$(YES) bin/yett try
 
 test:
-	@scripts/need gcc:gcc node:nodejs npm:npm sshd:openssh-server ssh-keygen:openssh-client setpriv:util-linux prlimit:util-linux dbus-daemon:dbus-daemon
+	@scripts/need gcc:gcc node:nodejs npm:npm sshd:openssh-server ssh-keygen:openssh-client setpriv:util-linux prlimit:util-linux \
+		dbus-daemon:dbus-daemon python3:python3 dpkg-deb:dpkg zsh:zsh fish:fish systemd-analyze:systemd
 	@scripts/check-format
 	$(GO) vet ./...
 	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) build -buildvcs=false ./... && GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./...
