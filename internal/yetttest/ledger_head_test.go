@@ -1,6 +1,9 @@
 package yetttest
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -8,9 +11,23 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/yett-broker/yett/client"
 	"github.com/yett-broker/yett/internal/vault"
 	"github.com/yett-broker/yett/internal/wire"
 )
+
+// unproven makes a management request without the proof that it wants.
+func (b *Broker) unproven(method string, request any) error {
+	b.T.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	defer cancel()
+	conn, err := client.DialLocation(ctx, b.Location(), client.Options{Program: "test", Role: wire.RoleCLI})
+	must(b.T, err)
+	defer conn.Close()
+	raw, err := json.Marshal(request)
+	must(b.T, err)
+	return conn.Call(ctx, method, wire.Managed{Request: raw}, nil)
+}
 
 // TestA03_RollbackIsQuarantined: an older copy of one of the files that know of
 // each other lets nothing run until a person has acknowledged by proof, also
@@ -75,6 +92,12 @@ func TestA03_RollbackIsQuarantined(t *testing.T) {
 		}
 		if r := b.RunWith("", "not the passphrase", "audit", "acknowledge"); r.Code != 3 {
 			t.Errorf("%s: with a wrong proof: %d %s", name, r.Code, r.Stderr)
+		}
+		for method, request := range map[string]any{wire.MethodLedgerAccept: wire.Acknowledge{}, wire.MethodLedgerExport: wire.Export{},
+			wire.MethodOperationSettle: wire.OperationResolve{OperationID: "op"}} {
+			if err := b.unproven(method, request); !errors.Is(err, &wire.Error{Code: wire.CodeProofRequired}) {
+				t.Errorf("%s: %s without a proof: %v", name, method, err)
+			}
 		}
 		var done wire.Acknowledged
 		b.Must("audit", "acknowledge", "--note", "restored it myself", "--json").JSON(t, &done)
