@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -125,14 +126,28 @@ func writeText(w io.Writer, text string) {
 	}
 }
 
-// roff writes text so that no character of it is a command of the formatter.
+// roff writes text so that no character of it is a command of the formatter,
+// and none beyond ASCII: which of those a formatter reads depends on its locale.
 func roff(s string) string {
 	s = strings.NewReplacer(`\`, `\e`, "-", `\-`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`).Replace(s)
 	if strings.HasPrefix(s, ".") {
 		s = `\&` + s
 	}
-	return s
+	if strings.IndexFunc(s, beyondASCII) < 0 {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		if beyondASCII(r) {
+			fmt.Fprintf(&b, `\[u%04X]`, r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
 }
+
+func beyondASCII(r rune) bool { return r > unicode.MaxASCII }
 
 // macroWord is one argument of a macro.
 func macroWord(s string) string { return `"` + strings.ReplaceAll(roff(s), `"`, `\(dq`) + `"` }

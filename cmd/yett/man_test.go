@@ -70,7 +70,10 @@ func TestManualFormats(t *testing.T) {
 		t.Skipf("%v", err)
 	}
 	dir, pages := manual(t)
-	for name := range pages {
+	for name, page := range pages {
+		if i := strings.IndexFunc(page, beyondASCII); i >= 0 {
+			t.Errorf("%s: %q", name, page[i:min(i+20, len(page))])
+		}
 		if out, err := exec.Command(groff, "-man", "-Tutf8", "-ww", "-z", filepath.Join(dir, name)).CombinedOutput(); err != nil || len(out) > 0 {
 			t.Errorf("%s: %v\n%s", name, err, out)
 		}
@@ -82,6 +85,9 @@ func TestManualFormats(t *testing.T) {
 	c := exec.Command(groff, "-man", "-Tascii", "-P-cbou")
 	c.Stdin = strings.NewReader(page.String())
 	out, err := c.Output()
+	if more := roff("NAME…"); more != `NAME\[u2026]` {
+		t.Errorf("an ellipsis is %s", more)
+	}
 	if got := strings.Join(strings.Fields(string(out)), " "); err != nil || !strings.Contains(got, strings.Join(strings.Fields(hostile), " ")) {
 		t.Errorf("%v: %s", err, out)
 	}
