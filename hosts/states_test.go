@@ -27,7 +27,7 @@ func TestHosts_BrokerMissing(t *testing.T) {
 			b := yetttest.New(t)
 			server, heard := tapped(t, yettMCP(b))
 			told := h.start(t, server, listAccess).results(1)[0]
-			wants(t, told, "unavailable", "yett serve")
+			wants(t, told, "unavailable", "yett up")
 			golden(t, h.name+".missing.txt", spoken(b, told))
 			golden(t, h.name+".begins.txt", beginning(heard()))
 		})

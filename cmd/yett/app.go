@@ -83,22 +83,19 @@ func unavailable(loc endpoint.Location, err error) error {
 		e.Message = fmt.Sprintf("The broker did not answer: %v.", err)
 		return e
 	}
-	serve := "yett serve"
-	if loc.Test {
-		serve = "yett serve --home " + loc.Home
-	}
+	up := "yett up" + homeFlag(loc)
 	switch u.Cause {
 	case endpoint.NotRunning:
-		e.Message, e.NextStep = "The broker is not running.", "Start it: "+serve+"."
+		e.Message, e.NextStep = "The broker is not running.", "Start it: "+up+"."
 	case endpoint.Stale:
-		e.Message, e.NextStep = "The broker has ended and left its socket.", "Start it again: "+serve+"."
+		e.Message, e.NextStep = "The broker has ended and left its socket.", "Start it again: "+up+"."
 	case endpoint.Starting:
 		e.Message, e.NextStep = "The service manager is starting the broker.", "Try again in a moment; if it stays so, look at the service's log."
 	case endpoint.Forbidden:
 		e.Message = fmt.Sprintf("This process may not reach the broker's socket (%v).", u.Err)
 		e.NextStep = "Run it outside the sandbox, or allow the socket there: " + loc.Socket + "."
 	case endpoint.NotAnswering:
-		e.Message, e.NextStep = "The broker is there but does not answer.", "Look at its log; end it and start it again: "+serve+"."
+		e.Message, e.NextStep = "The broker is there but does not answer.", "Look at its log; end it and start it again: "+up+"."
 	case endpoint.Unsafe:
 		e.Message = fmt.Sprintf("The way to the broker's socket is not safe to use: %v; nothing was sent.", u.Err)
 		e.NextStep = "Find out who made it so, and put it right; Yett removes nothing that it did not make."

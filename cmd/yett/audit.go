@@ -47,7 +47,7 @@ func (a *app) auditVerify(ctx context.Context, rows bool) error {
 	report, err := ledger.Verify(ctx, loc.Home, opener, a.progress("rows"))
 	if errors.Is(err, ledger.ErrNoLedger) {
 		e := wire.Errorf(wire.CodeBadRequest, "There is no ledger in %s.", loc.Home)
-		e.NextStep = "Start the broker once: yett serve" + homeFlag(loc) + "."
+		e.NextStep = "Start the broker once: yett up" + homeFlag(loc) + "."
 		return e
 	}
 	if err != nil {

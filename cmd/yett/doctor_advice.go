@@ -11,16 +11,16 @@ import (
 // nextSteps is what to do about each cause. $FLAG becomes the flag that
 // names the home, where one was given.
 var nextSteps = map[doctor.Cause]string{
-	doctor.NotRunning:       "Start the broker: yett serve$FLAG.",
-	doctor.StaleSocket:      "The broker has ended and left its socket. Start it again: yett serve$FLAG; it removes what it proves to be a leftover.",
+	doctor.NotRunning:       "Start the broker: yett up$FLAG.",
+	doctor.StaleSocket:      "The broker has ended and left its socket. Start it again: yett up$FLAG; it removes what it proves to be a leftover.",
 	doctor.Starting:         "Try again in a moment; if it stays so, look at the service's log.",
 	doctor.Forbidden:        "Run it outside the sandbox, or allow the socket there.",
 	doctor.UnsafeEndpoint:   "Find out who made it so. Yett uses and removes nothing there: make the directory your own and 0700, or move what is in the way aside.",
-	doctor.NotAnswering:     "Look at the broker's log; end that process and start it again: yett serve$FLAG.",
+	doctor.NotAnswering:     "Look at the broker's log; end that process and start it again: yett up$FLAG.",
 	doctor.NotOurBroker:     "Find out who listens there: ss -xlp. Use the yett that lies beside the broker's program.",
-	doctor.NoStatus:         "It may be stopped or overloaded. Look at its log; if it stays so, end the process and start it again: yett serve$FLAG.",
+	doctor.NoStatus:         "It may be stopped or overloaded. Look at its log; if it stays so, end the process and start it again: yett up$FLAG.",
 	doctor.BrokerLocked:     "Unlock it when agents need it: yett unlock$FLAG.",
-	doctor.OtherVersion:     "Restart the broker, so that both are of one release: yett stop$FLAG, then yett serve$FLAG.",
+	doctor.OtherVersion:     "Restart the broker, so that both are of one release: yett stop$FLAG, then yett up$FLAG.",
 	doctor.ProgramReplaced:  "Restart the broker when it suits you, and then the agents: the running ones go on as they are.",
 	doctor.ProgramMissing:   "Install yett and yett-mcp into one directory.",
 	doctor.ProgramOpen:      "Whoever can change it can act as it: chmod go-w, and give it to your account or root.",

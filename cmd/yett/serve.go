@@ -177,7 +177,7 @@ func cannotListen(loc endpoint.Location, err error) error {
 
 func cannotBeReached(loc endpoint.Location, err error) error {
 	e := wire.Errorf(wire.CodeInternal, "The broker ended itself, since nobody can reach it any more, not even to lock it: %v. Every session has ended.", err)
-	e.NextStep = "A logout takes the runtime directory away. Start it again: yett serve" + homeFlag(loc) + "."
+	e.NextStep = "A logout takes the runtime directory away. Start it again: yett up" + homeFlag(loc) + "."
 	return e
 }
 

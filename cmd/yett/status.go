@@ -61,7 +61,7 @@ func printStatus(w io.Writer, st wire.Status, foreign *wire.Error) {
 		fmt.Fprintf(w, "the ledger %s\n", p(st.Ledger))
 	}
 	if st.UpdateWaiting {
-		fmt.Fprintln(w, "an update of yett is installed; it takes effect at the next start, and sessions end then: yett stop, yett serve")
+		fmt.Fprintln(w, "an update of yett is installed; it takes effect at the next start, and sessions end then: yett stop, yett up")
 	}
 	switch {
 	case foreign != nil:

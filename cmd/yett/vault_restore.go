@@ -90,7 +90,7 @@ func (a *app) restoreVault(ctx context.Context, path string, f restoreFlags) err
 	if done.Aside != "" {
 		fmt.Fprintf(a.stdout, "What was there is kept: %s\n", done.Aside)
 	}
-	fmt.Fprintf(a.stdout, "next: yett serve%s, then yett unlock%s\n", homeFlag(loc), homeFlag(loc))
+	fmt.Fprintf(a.stdout, "next: yett up%s\n", homeFlag(loc))
 	return nil
 }
 

@@ -169,7 +169,7 @@ func (ch *channel) vaultFailed(doing string, err error) *wire.Error {
 	case errors.Is(err, vault.ErrChanged):
 		ch.b.Log.Error(doing, "error", err)
 		e.Message = "Another program changed the vault's file; it was left as it is, and nothing was changed."
-		e.NextStep = "Look at vault.yett and vault.yett.prev. yett stop, yett serve and yett unlock use what lies there; yett vault restore puts a backup in its place."
+		e.NextStep = "Look at vault.yett and vault.yett.prev. yett stop, then yett up, use what lies there; yett vault restore puts a backup in its place."
 	case errors.Is(err, vault.ErrBusy):
 		e.NextStep = "Wait until the other command has ended."
 	default:

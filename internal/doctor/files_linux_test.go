@@ -165,7 +165,7 @@ func TestE4_DoctorChangesNothing(t *testing.T) {
 func TestE4_DoctorEndpoint(t *testing.T) {
 	b := yetttest.New(t)
 	socket := b.Location().Socket
-	examine(t, b).says(t, "endpoint", false, "Start the broker: yett serve --home "+b.Home)
+	examine(t, b).says(t, "endpoint", false, "Start the broker: yett up --home "+b.Home)
 	b.Serve()
 	b.Kill()
 	examine(t, b).says(t, "endpoint", false, "left its socket")

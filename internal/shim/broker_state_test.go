@@ -32,7 +32,7 @@ func TestB8_BrokerStates(t *testing.T) {
 		code   string
 		wants  []string
 	}{
-		{"missing", nil, "unavailable: ", []string{"yett serve"}},
+		{"missing", nil, "unavailable: ", []string{"yett up"}},
 		{"locked", refuseOpen(wire.NewError(wire.CodeLocked)), "locked: ", []string{"yett unlock"}},
 		{"unsupported version", refuseHello(unsupported), "protocol_unsupported: ", []string{"pdate and restart yett"}},
 		{"quarantined", refuseOpen(wire.NewError(wire.CodeQuarantined)), "quarantined: ", []string{"yett audit verify"}},

@@ -83,7 +83,7 @@ func unavailable(e *client.UnavailableError) (message, nextStep string) {
 			"If the agent runs in a sandbox, allow the socket there: " + e.Socket + "."
 	case client.NotAnswering:
 		return "The Yett broker is there but does not answer: " + e.Err.Error() + ".",
-			"Look at: yett status and the broker's log. If its process hangs, end it, then: yett serve and yett unlock."
+			"Look at: yett status and the broker's log. If its process hangs, end it, then: yett up."
 	case client.Unsafe:
 		return "The way to the broker's socket is not safe to use, so nothing was sent: " + e.Err.Error() + ".",
 			"Find out who made it so, and put it right: yett status says the same."
@@ -114,7 +114,7 @@ func requestFailed(err error, ifLost string) *mcp.CallToolResult {
 		return failure("outcome_unknown", "The channel to the broker ended before it answered; the action may or may not have been executed.", ifLost)
 	case errors.As(err, &closed):
 		return failure(wire.CodeUnavailable, "The channel to the broker ended. Nothing was executed by this call.",
-			"Call again: the next call opens a new session. If the broker does not run: yett serve, then yett unlock.")
+			"Call again: the next call opens a new session. If the broker does not run: yett up.")
 	case errors.Is(err, wire.ErrFrameTooLarge):
 		return failure(wire.CodeFrameTooLarge, "The arguments are longer than 1 MiB. Nothing was executed.", "Send less at once.")
 	case ifLost != noEffect && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)):

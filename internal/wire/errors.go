@@ -45,8 +45,8 @@ const (
 // advice has for each code one sentence for the agent and one next step for
 // the person.
 var advice = map[string][2]string{
-	CodeUnavailable:         {"The Yett broker is not running.", "Start it: yett serve, then yett unlock."},
-	CodeLocked:              {"Yett is locked.", "Unlock it: yett unlock. Then ask again."},
+	CodeUnavailable:         {"The Yett broker is not running.", "Start it: yett up."},
+	CodeLocked:              {"Yett is locked.", "Unlock it: yett unlock (or yett up). Then ask again."},
 	CodeQuarantined:         {"Yett's records do not match and it refuses to act.", "Look at: yett audit verify --rows. When you know what happened: yett audit acknowledge."},
 	CodeProtocolUnsupported: {"Client and broker speak no common protocol version.", "Update the older side: yett version shows both."},
 	CodeProtocolError:       {"The message does not follow the protocol; the channel is closed.", "Update the client; docs/protocol.md describes the messages."},

@@ -75,7 +75,7 @@ func unsupported(min, max int, role string) *Error {
 func OlderSide(brokerIsOlder bool, role string) string {
 	switch {
 	case brokerIsOlder:
-		return "Update and restart yett: install the newer release, then yett stop, yett serve and yett unlock."
+		return "Update and restart yett: install the newer release, then yett stop, then yett up."
 	case role == RoleShim:
 		return "Update yett-mcp, which comes with yett, then restart the agent."
 	case role == RoleCLI:

@@ -63,9 +63,9 @@ func TestB8_EveryStateOfTheBroker(t *testing.T) {
 
 	b.Kill()
 	h.call("http_request", get) // finds the end of the channel
-	again("unavailable", "has ended and left its socket", "yett serve, then yett unlock")
+	again("unavailable", "has ended and left its socket", "yett up")
 	must(t, os.RemoveAll(filepath.Dir(b.Location().Socket)))
-	again("unavailable", "is not running", "yett serve, then yett unlock")
+	again("unavailable", "is not running", "yett up")
 	b.Serve()
 	again("locked", "yett unlock")
 	b.Unlock()

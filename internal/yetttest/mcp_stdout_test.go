@@ -108,7 +108,7 @@ func TestStdout_BrokerKilledInTheMiddle(t *testing.T) {
 		h.await(fmt.Sprint(h.nextID-1-i)).said(t).refused(t, "outcome_unknown", "may or may not have been executed")
 	}
 	h.await(asks).said(t).refused(t, "unavailable", "Nothing was executed")
-	h.call("list_access", "{}").refused(t, "unavailable", "yett serve")
+	h.call("list_access", "{}").refused(t, "unavailable", "yett up")
 	h.send(request("ping", "ping", "{}"))
 	h.await(`"ping"`)
 	b.Serve()

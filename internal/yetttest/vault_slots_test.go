@@ -121,7 +121,7 @@ func TestF3_OldProofsAreVoid(t *testing.T) {
 func TestVaultPassphraseRefused(t *testing.T) {
 	b := New(t)
 	r, _ := b.runSecrets(false, passAndNew(Passphrase, another), "vault", "passphrase")
-	wantExit(t, r, 4, "yett serve")
+	wantExit(t, r, 4, "yett up")
 	b.Serve()
 	r, _ = b.runSecrets(false, passAndNew(Passphrase, another), "vault", "passphrase")
 	wantExit(t, r, 5, "yett unlock", "recovery code")
