@@ -25,13 +25,15 @@ type account struct {
 }
 
 // newAccount copies the test itself to where yett is installed: TestMain makes
-// it yett there.
+// it yett there. The whole of /etc is covered: a mount over a file is gone, in
+// every namespace, once somebody on the machine replaces that file by a rename,
+// as every change of the account database does.
 func newAccount(t *testing.T) account {
 	t.Helper()
 	dir := t.TempDir()
 	a := account{t: t, bin: filepath.Join(dir, "bin"), home: filepath.Join(dir, "home")}
-	passwd := filepath.Join(dir, "passwd")
-	err := errors.Join(os.Mkdir(a.bin, 0o755), os.Mkdir(a.home, 0o700), os.WriteFile(passwd, []byte("root:x:0:0::"+a.home+":/bin/sh\n"), 0o644),
+	etc := filepath.Join(dir, "etc")
+	err := errors.Join(os.Mkdir(a.bin, 0o755), os.Mkdir(a.home, 0o700), os.Mkdir(etc, 0o755), os.WriteFile(filepath.Join(etc, "passwd"), []byte("root:x:0:0::"+a.home+":/bin/sh\n"), 0o644),
 		os.WriteFile(filepath.Join(a.bin, "yett-mcp"), nil, 0o755))
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +45,7 @@ func newAccount(t *testing.T) account {
 	if out, err := exec.Command("cp", self, filepath.Join(a.bin, "yett")).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	a.wrap = []string{"unshare", "--mount", "sh", "-c", `mount --bind "$0" /etc/passwd && exec "$@"`, passwd}
+	a.wrap = []string{"unshare", "--mount", "sh", "-c", `mount --bind "$0" /etc && exec "$@"`, etc}
 	if os.Getuid() != 0 {
 		a.wrap = append([]string{"unshare", "--map-root-user"}, a.wrap[1:]...)
 		if out, err := exec.Command("unshare", "--map-root-user", "--mount", "true").CombinedOutput(); err != nil {
@@ -55,7 +57,7 @@ func newAccount(t *testing.T) account {
 
 func (a account) command(args ...string) *exec.Cmd {
 	c := exec.Command(a.wrap[0], append(append(a.wrap[1:len(a.wrap):len(a.wrap)], filepath.Join(a.bin, "yett")), args...)...)
-	c.Env = []string{"HOME=/nowhere", "PATH=/usr/bin:/bin", asYett + "=1"}
+	c.Env = []string{"HOME=/nowhere", "PATH=/usr/bin:/bin"}
 	return c
 }
 

@@ -2,14 +2,14 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 )
 
-// asYett is set where a test runs this file as the installed yett.
-const asYett = "YETT_TEST_AS_YETT"
-
+// TestMain makes a copy of this file that is called yett the installed yett,
+// also where it is started without any environment, as a broker is.
 func TestMain(m *testing.M) {
-	if os.Getenv(asYett) != "" {
+	if self, err := os.Executable(); err == nil && filepath.Base(self) == "yett" {
 		os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
 	os.Exit(m.Run())

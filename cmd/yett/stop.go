@@ -1,10 +1,14 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/yett-broker/yett/internal/endpoint"
+	"github.com/yett-broker/yett/internal/peer"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -20,6 +24,8 @@ func newStop(a *app) *cobra.Command {
 				return err
 			}
 			defer conn.Close()
+			process := a.brokerProcess(c.Context())
+			defer process.close()
 			if err := call(c.Context(), conn, wire.MethodBrokerStop, wire.Empty{}, nil, nil); err != nil {
 				return err
 			}
@@ -27,11 +33,58 @@ func newStop(a *app) *cobra.Command {
 			case <-conn.Done(): // the broker closes the channel when it has stopped
 			case <-c.Context().Done():
 			}
+			if !process.ended(c.Context(), endTime) {
+				a.note("The broker's process has not ended yet: it still waits for what it had begun.")
+			}
 			if a.json {
 				return printJSON(a.stdout, map[string]any{"stopped": true})
 			}
 			fmt.Fprintln(a.stdout, "Stopped. Every session has ended.")
 			return nil
 		},
+	}
+}
+
+// endTime is how long a broker that was told to end may take: it gives what
+// runs some seconds, and closes the ledger after that.
+const endTime = 10 * time.Second
+
+// brokerProcess holds the broker's process, so that its end can be waited for:
+// the channel closes earlier, while the ledger is still the broker's.
+func (a *app) brokerProcess(ctx context.Context) held {
+	loc, err := a.location()
+	if err != nil {
+		return held{}
+	}
+	conn, err := endpoint.Dial(ctx, loc)
+	if err != nil {
+		return held{}
+	}
+	conn.UnixConn.Close()
+	return held{conn.Broker}
+}
+
+// held is a process, or none that could be had.
+type held struct{ process *peer.Process }
+
+// ended waits until the process has ended, and reports whether it has.
+func (h held) ended(ctx context.Context, limit time.Duration) bool {
+	if h.process == nil {
+		return true
+	}
+	over := time.NewTimer(limit)
+	defer over.Stop()
+	select {
+	case <-h.process.Done():
+		return true
+	case <-ctx.Done():
+	case <-over.C:
+	}
+	return false
+}
+
+func (h held) close() {
+	if h.process != nil {
+		h.process.Close()
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/yett-broker/yett/client"
 	"github.com/yett-broker/yett/internal/endpoint"
+	"github.com/yett-broker/yett/internal/ledger"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -23,16 +24,43 @@ const (
 	startTime = time.Minute
 	// startAgain is how often it is asked meanwhile.
 	startAgain = 10 * time.Millisecond
+	// tryAgain is how long a start waits for a broker that is ending.
+	tryAgain = 100 * time.Millisecond
 
 	brokerLog    = "broker.log"
 	maxBrokerLog = 1 << 20 // then a new one is begun, and the last is kept
 )
 
-// startBroker starts yett serve apart from this command and waits until it
+// startBroker starts a broker. One that was told to end a moment ago may still
+// have the ledger: then it is tried again until that one has let go.
+func (a *app) startBroker(ctx context.Context, loc endpoint.Location, done *upDone) (*client.Conn, error) {
+	for limit := time.Now().Add(endTime); ; {
+		conn, err := a.startOnce(ctx, loc, done)
+		var had *ledgerHadError
+		if !errors.As(err, &had) {
+			return conn, err
+		}
+		if time.Now().After(limit) {
+			return nil, cannotStart(loc, had)
+		}
+		select {
+		case <-time.After(tryAgain):
+		case <-ctx.Done():
+			return nil, errInterrupted
+		}
+	}
+}
+
+// ledgerHadError is the end of a broker that found the ledger in use.
+type ledgerHadError struct{ words error }
+
+func (e *ledgerHadError) Error() string { return e.words.Error() }
+
+// startOnce starts yett serve apart from this command and waits until it
 // answers a hello, or has ended. Nobody who waits for the end of this command's
 // output waits for the broker: it has its log and /dev/null as its standard
 // streams, and belongs to no terminal. What else it inherits it closes by itself.
-func (a *app) startBroker(ctx context.Context, loc endpoint.Location, done *upDone) (*client.Conn, error) {
+func (a *app) startOnce(ctx context.Context, loc endpoint.Location, done *upDone) (*client.Conn, error) {
 	program, _, _, err := endpoint.Installed("yett")
 	if err != nil {
 		return nil, fmt.Errorf("finding the installed yett: %w", err)
@@ -63,7 +91,11 @@ func (a *app) startBroker(ctx context.Context, loc endpoint.Location, done *upDo
 		done.Broker = "started"
 		return conn, nil
 	case errors.Is(err, errBrokerEnded):
-		return nil, cannotStart(loc, lastWords(log.Name(), before))
+		words := lastWords(log.Name(), before)
+		if strings.Contains(words.Error(), ledger.ErrInUse.Error()) {
+			return nil, &ledgerHadError{words}
+		}
+		return nil, cannotStart(loc, words)
 	}
 	c.Process.Signal(syscall.SIGTERM) // it was ours alone so far
 	return nil, err
