@@ -102,10 +102,13 @@ type unlocked struct {
 	opener *ledger.Opener
 	digest []byte // key of the ledger's digests
 	log    *ledger.LogKey
+	heads  *heads // of every policy that is applied meanwhile
+}
 
-	// with Broker.heading
-	head                []byte // the newest
-	headSize, vaultSize int64  // rows that it is over, and the one in the vault
+// heads are what was signed since the unlocking. Broker.heading is held for them.
+type heads struct {
+	newest           []byte
+	size, vaultsSize int64 // rows that the newest is over, and the one in the vault
 }
 
 // New returns a broker that serves nothing yet. A missing part is an error.

@@ -56,15 +56,14 @@ func (b *Broker) keepHead(open *unlocked, toVault bool) {
 	if !b.signHead(open) || !toVault {
 		return
 	}
-	head, size := open.head, open.headSize
-	if size == open.vaultSize {
+	if open.heads.size == open.heads.vaultsSize {
 		return // the vault has it
 	}
-	if err := b.Vault.SetLedgerHead(head); err != nil {
+	if err := b.Vault.SetLedgerHead(open.heads.newest); err != nil {
 		b.Log.Warn("the vault could not keep the ledger's head", "error", err)
 		return
 	}
-	open.vaultSize = size
+	open.heads.vaultsSize = open.heads.size
 	b.signHead(open)
 }
 
@@ -77,7 +76,7 @@ func (b *Broker) signHead(open *unlocked) bool {
 		b.Log.Warn("the ledger's head could not be kept", "error", err)
 		return false
 	}
-	open.head, open.headSize = head, size
+	open.heads.newest, open.heads.size = head, size
 	return true
 }
 

@@ -77,10 +77,10 @@ func (ch *channel) acknowledge(r wire.Acknowledge) (any, *wire.Error) {
 	b.Log.Warn("a person acknowledged that the ledger was changed", "row", n)
 	// A crash from here on finds the old heads, and the quarantine again.
 	if b.signHead(open) {
-		if err := b.Vault.SetLedgerHead(open.head); err != nil {
+		if err := b.Vault.SetLedgerHead(open.heads.newest); err != nil {
 			return nil, ch.vaultFailed("keeping the ledger's head", err)
 		}
-		open.vaultSize = open.headSize
+		open.heads.vaultsSize = open.heads.size
 		b.signHead(open)
 	}
 	return wire.Acknowledged{Row: n, Found: found.Error(), HeadKeptIn: kept}, nil

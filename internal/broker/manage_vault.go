@@ -134,7 +134,7 @@ func (b *Broker) openState() (*unlocked, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &unlocked{policy: policy, opener: opener, digest: digest, log: log}, nil
+	return &unlocked{policy: policy, opener: opener, digest: digest, log: log, heads: &heads{}}, nil
 }
 
 // lock ends every session and forgets every key.
