@@ -42,10 +42,11 @@ func (m managed) inNamespace(script string, args ...string) string {
 }
 
 // managedNamespace: $1 scratch directory, $2 home, $3 account, $4 what the
-// account runs, $5 the programs.
+// account runs, $5 the programs. /etc is covered as a whole: see newAccount.
 const managedNamespace = `set -eu
-printf 'ada:x:%s:%s::%s:/bin/sh\n' "$3" "$3" "$2" > "$1/passwd"
-mount --bind "$1/passwd" /etc/passwd
+mkdir -p "$1/etc"
+printf 'ada:x:%s:%s::%s:/bin/sh\n' "$3" "$3" "$2" > "$1/etc/passwd"
+mount -t overlay -o "lowerdir=$1/etc:/etc" none /etc
 mkdir -p /run/systemd /run/user
 mount -t tmpfs none /run/systemd; mkdir /run/systemd/system
 mount -t tmpfs none /run/user; mkdir -m 700 "/run/user/$3"; chown "$3:$3" "/run/user/$3"

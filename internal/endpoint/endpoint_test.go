@@ -25,7 +25,8 @@ func newAccountWorld(t *testing.T) *accountWorld {
 	t.Helper()
 	needsRoot(t)
 	w := &accountWorld{world: newWorld(t)}
-	w.passwd, w.runUser = w.path("passwd"), w.path("runuser")
+	w.passwd, w.runUser = w.path("etc/passwd"), w.path("runuser")
+	must(t, os.Mkdir(w.path("etc"), 0o755))
 	must(t, os.WriteFile(w.passwd, []byte("root:x:0:0:root:/root:/bin/sh\n"+
 		fmt.Sprintf("person:x:%d:%d:A Person,,,:%s:/bin/sh\n", w.uid, w.uid, w.path("home"))), 0o644))
 	must(t, os.Chmod(w.passwd, 0o644))

@@ -544,7 +544,9 @@ func childNamespace(out *json.Encoder, args []string) int { // UID PASSWD RUNUSE
 		err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
 	}
 	if err == nil {
-		err = unix.Mount(args[1], "/etc/passwd", "", unix.MS_BIND, "")
+		// Not over the file alone: such a mount is gone once anybody replaces the
+		// file by a rename, as every change of the account database does.
+		err = unix.Mount(filepath.Dir(args[1]), "/etc", "", unix.MS_BIND, "")
 	}
 	if err == nil {
 		err = unix.Mount(args[2], "/run/user", "", unix.MS_BIND, "")
