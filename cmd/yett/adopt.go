@@ -116,6 +116,8 @@ func (a *app) listAmbient(ctx context.Context) error {
 		move := ""
 		if movable(f) {
 			move, can = "can be moved", can+1
+		} else if f.Obstacle != "" {
+			move = "cannot be moved: " + f.Obstacle
 		}
 		fmt.Fprintln(w, strings.TrimRight(approval.Printable(f.Name)+"\t"+f.Kind+"\t"+placeOf(f)+"\tread by "+f.Readers+"\t"+move, "\t"))
 	}
@@ -149,6 +151,9 @@ func pick(found []ambient.Finding, name string) (ambient.Finding, error) {
 	f := found[i]
 	if !movable(f) {
 		e := wire.Errorf(wire.CodeBadRequest, "%s cannot be moved: Yett has no kind for it, or cannot take it from there.", f.Name)
+		if f.Obstacle != "" {
+			e.Message = f.Name + " cannot be moved: " + f.Obstacle + "."
+		}
 		e.NextStep = "Make a token of its own for agents at the issuer and give it to Yett: yett add. " + signOut(f)
 		return f, e
 	}

@@ -32,6 +32,9 @@ type Finding struct {
 	SignOut string `json:"sign_out"`
 	Source  string `json:"source"` // where the place is known from
 
+	// Obstacle says why its value cannot be taken from there; "" if it can.
+	Obstacle string `json:"obstacle,omitempty"`
+
 	format string
 	keys   []string // that were looked for in the file
 	at     int      // which of the file's values of those keys
@@ -108,6 +111,9 @@ func word(s string) string {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-:/@+", r)
 	}
 	s = strings.TrimSpace(s)
+	if i := strings.LastIndexByte(s, '@'); i >= 0 && strings.ContainsAny(s[:i], ":/") {
+		s = withoutUser(s)
+	}
 	if s == "" || len(s) > maxWord || strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) {
 		return "?"
 	}

@@ -69,9 +69,9 @@ func entriesOf(text []byte, format string, keys []string) []entry {
 // finding is what may be said of an entry.
 func (p place) finding(path string, e entry) Finding {
 	f := Finding{Name: p.tool, Kind: p.kind, Path: path, Where: whereOf(e), Readers: readersOf(path), Service: p.serviceOf(e.section),
-		SignOut: p.signOut, Source: p.source, format: p.format, keys: p.keys}
+		SignOut: p.signOut, Source: p.source, format: p.format, keys: p.keys, Obstacle: e.obstacle}
 	if e.section != "" {
-		f.Name += ":" + word(e.section)
+		f.Name += ":" + word(withoutUser(e.section))
 	}
 	return f
 }
@@ -82,7 +82,7 @@ var homeOfService = map[string]string{"github": "github.com", "gitlab": "gitlab.
 
 func (p place) serviceOf(section string) string {
 	if p.service == "host" {
-		host, _, _ := strings.Cut(word(section), "/")
+		host, _, _ := strings.Cut(word(withoutUser(section)), "/")
 		if !strings.Contains(host, ".") {
 			return ""
 		}
@@ -96,7 +96,7 @@ func (p place) serviceOf(section string) string {
 
 func whereOf(e entry) string {
 	parts := []string{}
-	for _, s := range []string{e.section, e.key} {
+	for _, s := range []string{withoutUser(e.section), e.key} {
 		if s != "" {
 			parts = append(parts, word(s))
 		}
@@ -184,7 +184,7 @@ func (s *scan) dotenv(path string) {
 	defer clear(text)
 	for i, e := range entriesOf(text, "dotenv", nil) {
 		s.add(Finding{Name: "dotenv:" + word(e.key), Kind: KindVariable, Path: path, Where: word(e.key), Readers: readersOf(path),
-			Service: services()[e.key], Source: "https://github.com/motdotla/dotenv", format: "dotenv", at: i})
+			Service: services()[e.key], Source: "https://github.com/motdotla/dotenv", format: "dotenv", at: i, Obstacle: e.obstacle})
 	}
 }
 
@@ -240,11 +240,15 @@ func readersOf(path string) string {
 			break
 		}
 	}
+	by := "this account"
 	switch {
 	case others:
-		return "every account"
+		by = "every account"
 	case group:
-		return fmt.Sprintf("this account and group %d", st.Gid)
+		by = fmt.Sprintf("this account and group %d", st.Gid)
 	}
-	return "this account"
+	if st.Nlink > 1 {
+		by += ", and by whom another name of the file lets"
+	}
+	return by
 }

@@ -15,6 +15,8 @@ type entry struct {
 	value        []byte
 	line         [2]int
 	removable    bool
+	obstacle     string // why the value cannot be taken from there; "" if it can
+	scope        int    // which of the sections of one name, where these are a list
 }
 
 // reader finds the values of keys in a text. It gives what it understands and
@@ -42,6 +44,9 @@ func eachLine(text []byte, fn func(line []byte, at [2]int)) {
 // variables and empty values are none.
 func bare(value []byte) []byte {
 	value = bytes.TrimSpace(value)
+	if bytes.HasPrefix(value, []byte(`"""`)) || bytes.HasPrefix(value, []byte("'''")) {
+		return value
+	}
 	if len(value) > 1 && (value[0] == '"' || value[0] == '\'') {
 		if end := bytes.IndexByte(value[1:], value[0]); end >= 0 {
 			value = value[1 : 1+end]
@@ -56,29 +61,79 @@ func bare(value []byte) []byte {
 }
 
 func readINI(text []byte, keys []string) (all []entry) {
-	section := ""
+	section, scope, last := "", 0, -1
+	value := span{indent: -1}
 	eachLine(text, func(line []byte, at [2]int) {
+		indent := indentOf(text[at[0]:at[1]])
+		inside := value.holds(line, indent)
+		if inside && last >= 0 && all[last].obstacle == "" {
+			all[last].obstacle = continued
+		}
 		switch {
 		case len(line) > 2 && line[0] == '[' && line[len(line)-1] == ']':
-			section = strings.TrimPrefix(strings.Trim(string(line), `[]" `), "profile ")
-		case len(line) > 0 && line[0] != '#' && line[0] != ';':
-			key, value, ok := bytes.Cut(line, []byte("="))
-			if name := strings.Trim(string(bytes.TrimSpace(key)), `"`); ok && slices.Contains(keys, name) {
-				all = append(all, entry{section, name, bare(value), at, true})
+			section, last = strings.TrimPrefix(strings.Trim(string(line), `[]" `), "profile "), -1
+			if line[1] == '[' {
+				scope++
 			}
+			if inside { // or it is a part of a value
+				section = "?"
+			} else {
+				value = span{indent: -1}
+			}
+		case len(line) > 0 && line[0] != '#' && line[0] != ';':
+			key, text, ok := bytes.Cut(line, []byte("="))
+			name := strings.Trim(string(bytes.TrimSpace(key)), `"`)
+			if !inside {
+				value.begin(text, indent)
+				last = -1
+			}
+			if !ok || !slices.Contains(keys, name) {
+				return
+			}
+			e := entry{section: section, key: name, value: bare(text), line: at, removable: true, scope: scope, obstacle: plainObstacle(text, " #", " ;")}
+			if inside {
+				e.obstacle = inAnother
+			} else {
+				last = len(all)
+			}
+			all = append(all, e)
 		}
 	})
+	markTwice(all)
 	return all
 }
 
+// readDotenv reads as a shell does, so that no line inside the quotes of
+// another is a variable. Where a library of dotenv would see a variable there,
+// it is told without its name.
 func readDotenv(text []byte, keys []string) (all []entry) {
+	var open byte
+	var follows, sure bool
 	eachLine(text, func(line []byte, at [2]int) {
+		inside := open != 0 || follows
+		if !inside && bytes.HasPrefix(line, []byte("#")) {
+			return
+		}
 		key, value, ok := bytes.Cut(bytes.TrimPrefix(line, []byte("export ")), []byte("="))
 		name := string(bytes.TrimSpace(key))
-		if ok && isVariable(name) && (keys == nil && tellsSecret(name) || slices.Contains(keys, name)) {
-			all = append(all, entry{"", name, bare(value), at, true})
+		ok = ok && isVariable(name)
+		if !inside {
+			sure = ok && isQuotedOver(value, text[at[1]:])
 		}
+		e := entry{key: name, value: bare(value), line: at, removable: true, obstacle: shellObstacle(value)}
+		if e.value == nil && e.obstacle != "" && !reference.Match(bytes.TrimSpace(value)) {
+			e.value = bytes.TrimSpace(value)
+		}
+		if inside {
+			e.key, e.obstacle = "?", inAnother
+		}
+		if ok && (!inside || !sure && !follows) && (keys == nil && tellsSecret(name) || slices.Contains(keys, name)) {
+			all = append(all, e)
+		}
+		open = openQuote(line, open)
+		follows = open == 0 && endsInBackslash(line)
 	})
+	markTwice(all)
 	return all
 }
 
@@ -144,20 +199,32 @@ func readYAML(text []byte, keys []string) (all []entry) {
 		name   string
 	}
 	var above []level
-	item := ""
+	item, value, last := "", span{indent: -1}, -1
 	eachLine(text, func(line []byte, at [2]int) {
 		raw := bytes.TrimRight(text[at[0]:at[1]], "\r\n")
 		indent := len(raw) - len(bytes.TrimLeft(raw, " "))
+		if value.holds(line, indent) {
+			if last >= 0 {
+				all[last].obstacle = continued
+			}
+			return
+		}
+		value.indent = -1
+		if len(line) > 0 {
+			last = -1
+		}
+		column := indent
 		if bytes.HasPrefix(line, []byte("- ")) {
+			column += len(line) - len(bytes.TrimLeft(line[1:], " "))
 			item, line = "", bytes.TrimSpace(line[2:])
 			indent++
 		}
-		key, value, ok := bytes.Cut(line, []byte(":"))
+		key, val, ok := bytes.Cut(line, []byte(":"))
 		switch {
 		case bytes.HasPrefix(line, []byte(":")): // a symbol of Ruby
-			key, value, ok = bytes.Cut(line[1:], []byte(":"))
+			key, val, ok = bytes.Cut(line[1:], []byte(":"))
 		case len(line) > 0 && (line[0] == '"' || line[0] == '\''):
-			key, value, ok = bytes.Cut(line[1:], []byte{line[0], ':'})
+			key, val, ok = bytes.Cut(line[1:], []byte{line[0], ':'})
 		}
 		if !ok || len(line) == 0 || line[0] == '#' {
 			return
@@ -167,7 +234,7 @@ func readYAML(text []byte, keys []string) (all []entry) {
 		}
 		name := strings.Trim(string(bytes.TrimSpace(key)), `"'`)
 		if name == "name" {
-			item = string(bare(value))
+			item = string(bare(val))
 		}
 		if slices.Contains(keys, name) {
 			section := item
@@ -177,30 +244,51 @@ func readYAML(text []byte, keys []string) (all []entry) {
 					section = above[len(above)-1].name
 				}
 			}
-			all = append(all, entry{section: section, key: name, value: bare(value)})
+			last = len(all)
+			all = append(all, entry{section: section, key: name, value: bare(val), obstacle: yamlObstacle(val)})
+		}
+		if val = bytes.TrimSpace(val); len(val) > 0 && val[0] != '#' { // a scalar: what is indented more is a part of it
+			value.begin(val, column)
 		}
 		above = append(above, level{indent, name})
 	})
 	return all
 }
 
+// yamlObstacle knows scalars that are no plain text.
+func yamlObstacle(value []byte) string {
+	if value = bytes.TrimSpace(value); len(value) > 0 && bytes.IndexByte([]byte("|>&*!{[%@"), value[0]) >= 0 {
+		return severalOf
+	}
+	return plainObstacle(value)
+}
+
 func readHCL(text []byte, keys []string) (all []entry) {
 	section := ""
+	value := span{indent: -1}
 	eachLine(text, func(line []byte, _ [2]int) {
+		if value.holds(line, 0) {
+			return
+		}
 		if rest, ok := bytes.CutPrefix(line, []byte("credentials ")); ok {
 			section = strings.Trim(string(rest), `" {`)
 			return
 		}
-		key, value, ok := bytes.Cut(line, []byte("="))
+		key, val, ok := bytes.Cut(line, []byte("="))
+		value.begin(val, 0)
+		obstacle := plainObstacle(val)
+		if _, mark, here := bytes.Cut(val, []byte("<<")); here {
+			value.mark, obstacle = bytes.Trim(mark, "- "), continued
+		}
 		if name := string(bytes.TrimSpace(key)); ok && slices.Contains(keys, name) {
-			all = append(all, entry{section: section, key: name, value: bare(value)})
+			all = append(all, entry{section: section, key: name, value: bare(val), obstacle: obstacle})
 		}
 	})
 	return all
 }
 
 func readNetrc(text []byte, keys []string) (all []entry) {
-	words, machine := bytes.Fields(text), ""
+	words, machine := netrcWords(text), ""
 	for i := 0; i < len(words); i++ {
 		switch string(words[i]) {
 		case "default":
@@ -212,12 +300,44 @@ func readNetrc(text []byte, keys []string) (all []entry) {
 			if string(words[i]) == "machine" {
 				machine = string(words[i+1])
 			} else if slices.Contains(keys, string(words[i])) {
-				all = append(all, entry{section: machine, key: string(words[i]), value: bare(words[i+1])})
+				e := entry{section: machine, key: string(words[i]), value: bare(words[i+1])}
+				if bytes.ContainsAny(words[i+1], `"'\`) {
+					e.obstacle = oddQuotes
+				}
+				all = append(all, e)
 			}
 			i++
 		}
 	}
 	return all
+}
+
+// netrcWords splits at blanks outside of double quotes, and leaves macros out.
+func netrcWords(text []byte) (words [][]byte) {
+	for text = bytes.TrimSpace(text); len(text) > 0; text = bytes.TrimSpace(text) {
+		end := bytes.IndexAny(text, " \t\r\n")
+		if text[0] == '"' {
+			end = 1
+			for end < len(text) && text[end] != '"' {
+				if text[end] == '\\' {
+					end++
+				}
+				end++
+			}
+			end++
+		}
+		if end < 0 || end > len(text) {
+			end = len(text)
+		}
+		word := text[:end]
+		text = text[end:]
+		if string(word) == "macdef" { // up to an empty line
+			_, text, _ = bytes.Cut(text, []byte("\n\n"))
+			continue
+		}
+		words = append(words, word)
+	}
+	return words
 }
 
 func readNpmrc(text []byte, keys []string) (all []entry) {
@@ -229,9 +349,11 @@ func readNpmrc(text []byte, keys []string) (all []entry) {
 			host, name = strings.Trim(name[:i], "/"), name[i+1:]
 		}
 		if ok && slices.Contains(keys, name) {
-			all = append(all, entry{host, name, bare(value), at, true})
+			all = append(all, entry{section: host, key: name, value: bare(value), line: at, removable: true,
+				obstacle: plainObstacle(value, "#", ";", `\`, "`")})
 		}
 	})
+	markTwice(all)
 	return all
 }
 
@@ -239,7 +361,11 @@ func readNpmrc(text []byte, keys []string) (all []entry) {
 func readGit(text []byte, _ []string) (all []entry) {
 	eachLine(text, func(line []byte, at [2]int) {
 		_, rest, ok := bytes.Cut(line, []byte("://"))
-		at1 := bytes.LastIndexByte(rest, '@')
+		authority, path, _ := bytes.Cut(rest, []byte("/"))
+		at1, obstacle := bytes.LastIndexByte(authority, '@'), ""
+		if bytes.IndexByte(path, '@') >= 0 {
+			at1, obstacle = bytes.LastIndexByte(rest, '@'), severalOf
+		}
 		if !ok || at1 < 1 {
 			return
 		}
@@ -249,7 +375,7 @@ func readGit(text []byte, _ []string) (all []entry) {
 			value = password
 		}
 		host, _, _ := bytes.Cut(rest[at1+1:], []byte("/"))
-		all = append(all, entry{string(host), "password", value, at, true})
+		all = append(all, entry{section: string(host), key: "password", value: value, line: at, removable: true, obstacle: obstacle})
 	})
 	return all
 }
@@ -257,7 +383,11 @@ func readGit(text []byte, _ []string) (all []entry) {
 func readPgpass(text []byte, _ []string) (all []entry) {
 	eachLine(text, func(line []byte, at [2]int) {
 		if parts := bytes.SplitN(line, []byte(":"), 5); len(parts) == 5 && line[0] != '#' {
-			all = append(all, entry{string(parts[0]), "password", parts[4], at, true})
+			e := entry{section: string(parts[0]), key: "password", value: parts[4], line: at, removable: true}
+			if bytes.IndexByte(line, '\\') >= 0 {
+				e.obstacle = escapes
+			}
+			all = append(all, e)
 		}
 	})
 	return all

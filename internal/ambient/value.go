@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/yett-broker/yett/internal/durable"
 )
@@ -22,7 +23,7 @@ var (
 
 // HasValue reports whether Value can take it from its place.
 func (f Finding) HasValue() bool {
-	return f.Kind != KindAgentKey && f.Kind != KindHelper && f.format != "exists" && f.format != ""
+	return f.Kind != KindAgentKey && f.Kind != KindHelper && f.format != "exists" && f.format != "" && f.Obstacle == ""
 }
 
 // Value reads the value of one finding. The caller clears it. environment is
@@ -50,6 +51,9 @@ func Value(f Finding, environment []string) ([]byte, error) {
 	defer clearValues(others)
 	if e == nil {
 		return nil, ErrGone
+	}
+	if e.obstacle != "" {
+		return nil, fmt.Errorf("%w: %s", ErrNoValue, e.obstacle)
 	}
 	return bytes.Clone(e.value), nil
 }
@@ -84,6 +88,9 @@ func Remove(f Finding, value []byte) error {
 	if !before.Mode().IsRegular() {
 		return fmt.Errorf("%s: %w: it is a link", f.Path, ErrByHand)
 	}
+	if st, ok := before.Sys().(*syscall.Stat_t); !ok || st.Nlink > 1 {
+		return fmt.Errorf("%s: %w: another name of the file has it too", f.Path, ErrByHand)
+	}
 	text, err := readFile(f.Path)
 	if err != nil {
 		return err
@@ -103,6 +110,9 @@ func Remove(f Finding, value []byte) error {
 	case !e.removable:
 		clearValues(all)
 		return ErrByHand
+	case e.obstacle != "":
+		clearValues(all)
+		return fmt.Errorf("%w: %s", ErrByHand, e.obstacle)
 	}
 	rest := slices.Concat(text[:e.line[0]], text[e.line[1]:])
 	defer clear(rest)
