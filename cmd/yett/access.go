@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -23,7 +24,7 @@ func newAccess(a *app) *cobra.Command {
 				return printJSON(a.stdout, r.Capabilities)
 			}
 			if len(r.Capabilities) == 0 {
-				a.note("Nothing is applied, or the broker is locked: yett status tells which.")
+				return a.nothingListed(c.Context())
 			}
 			for _, x := range r.Capabilities {
 				fmt.Fprintf(a.stdout, "%s  →  %s  (asks: %s)\n", x.Capability, x.Target, x.Confirm)
@@ -39,6 +40,20 @@ func newAccess(a *app) *cobra.Command {
 		},
 	}, newAccessShow(a), newAccessTest(a))
 	return c
+}
+
+// nothingListed says why there is nothing in the list.
+func (a *app) nothingListed(ctx context.Context) error {
+	var st wire.Status
+	if err := a.manage(ctx, wire.MethodBrokerStatus, wire.Empty{}, &st); err != nil {
+		return err
+	}
+	if st.State == "locked" {
+		a.note("The broker is locked: nothing can be listed before yett unlock.")
+	} else {
+		a.note("Nothing is applied: yett add PRESET, or yett apply FILE.")
+	}
+	return nil
 }
 
 func printList(w interface{ Write([]byte) (int, error) }, label string, values []string) {

@@ -28,6 +28,8 @@ type app struct {
 	json   bool
 	passFD int
 
+	locked bool // the broker was found locked when something was to be read
+
 	passphrase []byte
 	keys       map[string]*vault.Keys // by slot and salt
 }
@@ -180,6 +182,14 @@ func asciiJSON(raw []byte) []byte {
 
 // sentence makes a cause a sentence of its own.
 func sentence(s string) string { return strings.ToUpper(s[:1]) + s[1:] + "." }
+
+// howMany is a number with its noun.
+func howMany(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
 
 // note prints a line for the person that belongs to no output.
 func (a *app) note(format string, args ...any) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -59,8 +60,14 @@ func (a *app) apply(ctx context.Context, path string, dry bool) error {
 	if a.json {
 		return printJSON(a.stdout, map[string]any{"applied": changes && !dry, "difference": r.Difference, "warnings": r.Warnings, "voided": r.Voided})
 	}
+	voided := "voided"
+	if dry {
+		voided = "would be voided"
+	}
 	for _, name := range r.Voided {
-		fmt.Fprintf(a.stdout, "voided: %s\n", name)
+		if !strings.Contains(r.Difference, "! the value of "+name+" is lost") { // else it was said
+			fmt.Fprintf(a.stdout, "%s: %s\n", voided, name)
+		}
 	}
 	for _, w := range r.Warnings {
 		fmt.Fprintf(a.stdout, "warning: %s\n", w)
@@ -68,7 +75,9 @@ func (a *app) apply(ctx context.Context, path string, dry bool) error {
 	switch {
 	case !changes:
 		fmt.Fprintln(a.stdout, "Nothing changes.")
-	case !dry:
+	case dry:
+		fmt.Fprintln(a.stdout, "Nothing was applied: this is what it would change.")
+	default:
 		fmt.Fprintln(a.stdout, "Applied.")
 	}
 	return nil

@@ -122,7 +122,12 @@ func (a *app) showAndAsk(ctx context.Context, conn *client.Conn, id string, o ap
 		if err != nil {
 			return "", err
 		}
-		if err := askYes(ctx, c, o); err != nil {
+		if c.Request != nil && o.length > 0 {
+			e := wire.Errorf(wire.CodeBadRequest, "This card is for one action, which is approved once and not for a time; the card still waits.")
+			e.NextStep = "Approve it: yett approve " + id + "."
+			return "", e
+		}
+		if err := askApproval(ctx, c, o); err != nil {
 			return "", err
 		}
 		return p.CardDigest, nil
@@ -132,21 +137,21 @@ func (a *app) showAndAsk(ctx context.Context, conn *client.Conn, id string, o ap
 	return "", e
 }
 
-// askYes asks for a whole word. The question says again what it is about:
+// askApproval asks for a whole word. The question says again what it is about:
 // however long the card was, this stands on the screen.
-func askYes(ctx context.Context, c approval.Card, o approveOptions) error {
+func askApproval(ctx context.Context, c approval.Card, o approveOptions) error {
 	how := "once"
 	if o.length > 0 {
 		how = "for " + o.length.String()
 	}
-	question := fmt.Sprintf("\n%s: %s\nApprove this %s? Type yes: ", strings.ToUpper(c.Tag), summaryOf(c), how)
-	line, err := ask(ctx, wrap(question, widthOf(os.Stderr)), false)
+	question := fmt.Sprintf("\n%s: %s\nApprove this %s? Type yes:", strings.ToUpper(c.Tag), summaryOf(c), how)
+	yes, err := askYes(ctx, wrap(question, widthOf(os.Stderr))+" ")
 	if err != nil {
 		return err
 	}
-	if strings.TrimSpace(string(line)) != "yes" {
+	if !yes {
 		e := wire.Errorf(wire.ReasonDenied, "Nothing was approved; the card still waits.")
-		e.NextStep = "Approve it, or say no with yett deny."
+		e.NextStep = fmt.Sprintf("yett approve %s shows it again, yett deny %s says no to it.", c.ApprovalID, c.ApprovalID)
 		return e
 	}
 	return nil

@@ -241,16 +241,22 @@ func (a *app) agree(ctx context.Context, yes bool, question string) error {
 	}
 	answer, err := ask(ctx, question+" Type yes to go on: ", false)
 	var fail *wire.Error
-	if errors.As(err, &fail) { // there is no terminal
+	if errors.As(err, &fail) {
+		refusal.Message = "Nothing was written: there is no terminal to ask on."
 		return refusal
 	}
 	if err != nil {
 		return err
 	}
-	if string(bytes.TrimSpace(answer)) != "yes" {
-		return refusal
+	switch said := string(bytes.TrimSpace(answer)); {
+	case said == "yes":
+		return nil
+	case strings.EqualFold(said, "y"), strings.EqualFold(said, "yes"):
+		refusal.NextStep = "If you meant it, run it again and type the whole word in small letters: yes."
+	default:
+		refusal.NextStep = ""
 	}
-	return nil
+	return refusal
 }
 
 // cannotConnect says why nothing was written and what to do.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -123,7 +124,7 @@ func newRoot(a *app) *cobra.Command {
 		},
 	}
 	root.SetVersionTemplate("yett {{.Version}}\n")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return wrongFlag(err) })
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.home, "home", "", "keep everything in `DIR`: for tests; shown on every card")
 	flags.BoolVar(&a.json, "json", false, "print JSON")
@@ -154,4 +155,14 @@ func usageErrors(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		usageErrors(sub)
 	}
+}
+
+// wrongFlag is a flag that cannot be read; a length without a unit is the usual
+// one, and the parser's words do not say what to write.
+func wrongFlag(err error) error {
+	var bad interface{ GetValue() string }
+	if errors.As(err, &bad) && strings.Contains(err.Error(), "missing unit in duration") {
+		return usageError{fmt.Errorf("%w; write %sm for minutes or %sh for hours", err, bad.GetValue(), bad.GetValue())}
+	}
+	return usageError{err}
 }

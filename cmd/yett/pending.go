@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/yett-broker/yett/internal/action"
 	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/wire"
 )
@@ -97,12 +98,16 @@ func printFloods(out io.Writer, rest []wire.Approval) {
 	}
 }
 
-// forHint offers a length where one makes sense: not for a single action.
+// forHint offers a length where one makes sense: not for a single action, nor
+// for a session whose actions each get a card of their own.
 func forHint(p wire.Approval) string {
 	var c struct {
-		Request *struct{} `json:"request"`
+		Request  *struct{} `json:"request"`
+		Granting struct {
+			Unit action.Unit `json:"unit"`
+		} `json:"granting"`
 	}
-	if json.Unmarshal(p.Card, &c) == nil && c.Request != nil {
+	if json.Unmarshal(p.Card, &c) == nil && (c.Request != nil || c.Granting.Unit == action.UnitOperation) {
 		return ""
 	}
 	return " [--for 30m]"

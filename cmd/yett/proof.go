@@ -142,24 +142,21 @@ func (a *app) read(ctx context.Context, method string, request, result any) erro
 	if err := call(ctx, conn, method, request, nil, result); err != nil {
 		return err
 	}
-	var st wire.Status
-	if err := call(ctx, conn, wire.MethodBrokerStatus, wire.Empty{}, nil, &st); err == nil && st.State == "locked" {
+	if a.locked {
 		a.note("The broker is locked: nothing can be read before yett unlock.")
 	}
 	return nil
 }
 
 // openReading opens reading by proof where one can be had. A locked broker has
-// nothing to read.
+// nothing to read, and a.locked says then that this is why.
 func (a *app) openReading(ctx context.Context, conn *client.Conn) error {
-	if !a.canProve() {
-		return nil
-	}
 	var st wire.Status
 	if err := call(ctx, conn, wire.MethodBrokerStatus, wire.Empty{}, nil, &st); err != nil {
 		return err
 	}
-	if st.State == "locked" {
+	a.locked = st.State == "locked"
+	if a.locked || !a.canProve() {
 		return nil
 	}
 	return a.prove(ctx, conn, wire.MethodActivityRead, wire.Empty{}, nil)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -118,9 +119,19 @@ func (a *app) listSecrets(ctx context.Context) error {
 	return nil
 }
 
-// hidden tells that a proof would show more.
+// hidden tells that there is more, and what would show it. what is a plural.
 func (a *app) hidden(n int, what string) {
-	if n > 0 {
-		a.note("%d %s are not shown without the passphrase (run it in a terminal, or give --passphrase-fd)", n, what)
+	if n == 0 {
+		return
 	}
+	are := "are"
+	if n == 1 {
+		are = "is"
+	}
+	told := fmt.Sprintf("%s %s not shown", howMany(n, strings.TrimSuffix(what, "s")), are)
+	if a.locked {
+		a.note("%s: the broker is locked. next: yett unlock", told)
+		return
+	}
+	a.note("%s without the passphrase (run it in a terminal, or give --passphrase-fd)", told)
 }

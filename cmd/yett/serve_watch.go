@@ -155,7 +155,7 @@ func (w *endpointWatch) tell(err error) {
 
 // inWords is the status as a service manager shows it: no names, counts only.
 func inWords(st wire.Status) string {
-	s := fmt.Sprintf("%s, %d sessions, %d waiting", st.State, st.Sessions, st.Pending)
+	s := fmt.Sprintf("%s, %s, %d waiting", st.State, howMany(st.Sessions, "session"), st.Pending)
 	if st.UpdateWaiting {
 		s += "; an update waits for a restart"
 	}

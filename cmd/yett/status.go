@@ -55,8 +55,8 @@ func (a *app) printUnavailable() {
 // say anything; foreign is why it speaks no protocol of ours, or nil.
 func printStatus(w io.Writer, st wire.Status, foreign *wire.Error) {
 	p := approval.Printable
-	fmt.Fprintf(w, "%s: broker %s at %s\nhome %s, profile %s\n%d waiting, %d sessions%s\n",
-		p(st.State), p(st.BrokerVersion), p(st.Endpoint), p(st.Home), p(st.Profile), st.Pending, st.Sessions, pausedOf(st))
+	fmt.Fprintf(w, "%s: broker %s at %s\nhome %s, profile %s\n%d waiting, %s%s\n",
+		p(st.State), p(st.BrokerVersion), p(st.Endpoint), p(st.Home), p(st.Profile), st.Pending, howMany(st.Sessions, "session"), pausedOf(st))
 	if st.Ledger != "ok" && st.Ledger != "" {
 		fmt.Fprintf(w, "the ledger %s\n", p(st.Ledger))
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/yett-broker/yett/internal/wire"
 )
@@ -16,14 +17,35 @@ const maxAnswer = 4096
 
 var errInterrupted = errors.New("interrupted")
 
+// askedAgain is how often a hidden question is put before an empty answer is
+// taken for one.
+const askedAgain = 3
+
 // askHidden asks on the terminal. Nothing is echoed from before the question
-// stands there, and what was typed earlier is dropped.
+// stands there, and what was typed earlier is dropped. Where nothing can be
+// seen an empty line is often a slip, so it is asked for again.
 func askHidden(ctx context.Context, question string) ([]byte, error) {
-	line, err := ask(ctx, question, true)
-	if err == nil && len(line) == 0 {
-		return nil, wire.Errorf(wire.CodeProofRequired, "Nothing was given.")
+	prefix := ""
+	for range askedAgain {
+		line, err := ask(ctx, prefix+question, true)
+		if err != nil || len(line) > 0 {
+			return line, err
+		}
+		prefix = "That was empty. "
 	}
-	return line, err
+	e := wire.Errorf(wire.CodeProofInvalid, "The answer was empty, %d times.", askedAgain)
+	e.NextStep = "Run it again and type it before Enter; nothing is shown while you type."
+	return nil, e
+}
+
+// askYes asks for a whole word. A y alone was meant as one, and is asked for
+// once more: no key by itself decides anything.
+func askYes(ctx context.Context, question string) (bool, error) {
+	line, err := ask(ctx, question, false)
+	if err == nil && strings.EqualFold(string(bytes.TrimSpace(line)), "y") {
+		line, err = ask(ctx, "The whole word, please. Type yes: ", false)
+	}
+	return err == nil && string(bytes.TrimSpace(line)) == "yes", err
 }
 
 // ask asks on the terminal that the process belongs to, wherever its standard

@@ -146,13 +146,14 @@ func (a *app) agreeToPurge(ctx context.Context, loc endpoint.Location) error {
 	fmt.Fprintf(a.stdout, "This removes %s, in %s. Nothing brings it back.\n", what, approval.Printable(loc.Home))
 	answer, err := ask(ctx, "Type "+purgeWord+" to go on: ", false)
 	var fail *wire.Error
-	if errors.As(err, &fail) {
+	if errors.As(err, &fail) { // there is no terminal
 		return refusal
 	}
 	if err != nil {
 		return err
 	}
 	if string(bytes.TrimSpace(answer)) != purgeWord {
+		refusal.NextStep = ""
 		return refusal
 	}
 	return nil

@@ -148,11 +148,12 @@ func (a *app) acceptLoss(ctx context.Context, backup, present *vault.Vault, f re
 		return refusal
 	}
 	a.note("%s", loss)
-	answer, err := ask(ctx, "Type yes to go on: ", false)
+	yes, err := askYes(ctx, "Type yes to go on: ")
 	if err != nil {
 		return err
 	}
-	if string(bytes.TrimSpace(answer)) != "yes" {
+	if !yes {
+		refusal.Message, refusal.NextStep = "Nothing was changed.", ""
 		return refusal
 	}
 	return nil

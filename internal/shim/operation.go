@@ -54,10 +54,10 @@ func denied(op client.Operation, capability string) *mcp.CallToolResult {
 		if capability == "" {
 			capability = "the capability"
 		}
-		more = append(more, "Next for you: call request_access with "+capability+", then repeat the action.")
+		more = append(more, nextForAgent+"call request_access with "+capability+", then repeat the action.")
 	}
 	if r.Code == wire.CodeOutcomeUnknown {
-		more = append(more, "Next for you: make the same call again; a person is then asked whether it may run.")
+		more = append(more, nextForAgent+"make the same call again; a person is then asked whether it may run.")
 	}
 	return failure(r.Code, r.Message, r.NextStep, append(more, compact(op))...)
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -22,12 +23,20 @@ func text(isError bool, lines ...string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{IsError: isError, Content: []mcp.Content{&mcp.TextContent{Text: strings.Join(lines, "\n")}}}
 }
 
+// nextForAgent begins a line that tells the agent what to do itself. The next
+// step after it is then the person's, and says so.
+const nextForAgent = "Next for you: "
+
 // failure is a refusal: a code, a sentence for the agent, and the next step.
 func failure(code, message, nextStep string, more ...string) *mcp.CallToolResult {
 	lines := []string{code + ": " + message}
 	lines = append(lines, more...)
+	label := "Next step: "
+	if slices.ContainsFunc(more, func(l string) bool { return strings.HasPrefix(l, nextForAgent) }) {
+		label = "For the person: "
+	}
 	if nextStep != "" {
-		lines = append(lines, "Next step: "+nextStep)
+		lines = append(lines, label+nextStep)
 	}
 	return text(true, lines...)
 }

@@ -35,7 +35,7 @@ func TestResults(t *testing.T) {
 		{"ssh unknown", operation("completed", wire.SSHResult{Exit: wire.SSHExit{Unknown: true}}, nil, nil), false, []string{"exit status is unknown"}, nil},
 		{"not sent", operation("completed", wire.NotSent{Error: "the connection was refused"}, nil, nil), true, []string{"not_sent: the connection was refused", "never left"}, nil},
 		{"not granted", operation("denied", nil, wire.NewReason(wire.ReasonCapabilityNotGranted, ""), nil), true,
-			[]string{"capability_not_granted: ", "call request_access with http:a", "was not executed", "Next step: "}, nil},
+			[]string{"capability_not_granted: ", "call request_access with http:a", "was not executed", "Next for you: ", "For the person: "}, []string{"Next step: "}},
 		{"outside", operation("denied", nil, wire.NewReason(wire.ReasonOutsideCapability, "Method PUT."), nil), true, []string{"action_outside_capability: ", "Method PUT."}, []string{"request_access"}},
 		{"indeterminate", operation("indeterminate", nil, &wire.Reason{Code: "x", Message: "No answer came.", NextStep: "Look there."}, nil), true,
 			[]string{"indeterminate: No answer came.", "operation o_42", "Next step: Look there."}, []string{"Do not repeat"}},

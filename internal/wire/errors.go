@@ -66,7 +66,7 @@ var advice = map[string][2]string{
 	CodeInternal:            {"The broker failed in a way that it did not expect.", "Look at the broker's log and report it."},
 
 	ReasonCapabilityUnknown:    {"There is no such capability.", "See what there is: list_access, or yett access list. What is missing goes into the access file: yett apply."},
-	ReasonCapabilityNotGranted: {"This session was not granted the capability.", "Ask for it with request_access, then approve the card: yett pending."},
+	ReasonCapabilityNotGranted: {"This session was not granted the capability.", "When the agent has asked with request_access, approve the card: yett pending."},
 	ReasonOutsideCapability:    {"The action lies outside what the capability allows.", "Compare it with list_access, or yett access list. If it should be allowed, widen the access file and yett apply it."},
 	ReasonTargetBlocked:        {"The target's address is one that Yett never connects to.", "Check what the host's name resolves to; private ranges must be named in the access file."},
 	ReasonBudgetSpent:          {"The capability's budget is used up for now.", "Wait, or raise the budget in the access file and yett apply it."},

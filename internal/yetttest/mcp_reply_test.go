@@ -70,7 +70,11 @@ func (s said) refused(t testing.TB, code string, parts ...string) said {
 	if !s.isError || !strings.Contains(s.text, code+": ") {
 		t.Fatalf("isError %v, want %s:\n%.2000s", s.isError, code, s.text)
 	}
-	return s.wants(t, append(parts, "Next step: ")...)
+	step := "Next step: "
+	if strings.Contains(s.text, "Next for you: ") {
+		step = "For the person: "
+	}
+	return s.wants(t, append(parts, step)...)
 }
 
 // decode reads the JSON line of the text into v.

@@ -167,6 +167,9 @@ func TestVaultOnATerminal(t *testing.T) {
 		p = b.typing(t, "vault", "restore", file)
 		p.types("Passphrase of the backup, or its recovery code: ", another)
 		p.types("Type yes to go on: ", c.answer)
+		if c.answer == "y" {
+			p.types("The whole word, please. Type yes: ", "y")
+		}
 		p.shows(c.says)
 		p.exits(c.exit)
 	}
