@@ -64,6 +64,12 @@ func newMatrix(r *reviewed) matrix {
 			}
 		}
 	}
+	command := func() { // it does the same with a credential, whatever that is for
+		m.Processes = append(m.Processes, commandLine)
+		for _, name := range m.Credentials {
+			m.Cells = append(m.Cells, commandCell(name))
+		}
+	}
 	for _, s := range r.live() {
 		row(processOf(s), func(_ string, u use) cell { return sessionCell(s, u) })
 	}
@@ -72,7 +78,7 @@ func newMatrix(r *reviewed) matrix {
 			return cell{Operation: u.operation, Access: "not shown", Ends: sessionEnds}
 		})
 	}
-	row(commandLine, commandCell)
+	command()
 	row(unapproved, func(_ string, u use) cell {
 		return cell{Operation: u.operation, Access: "none: it needs a session, and your yes on a card", Ends: []string{"nothing to end"}}
 	})
@@ -139,17 +145,25 @@ var sessionEnds = []string{"the process exits", "its connection closes", "its pr
 	"yett stop or an end of the broker", "silence for " + span(session.IdleLife)}
 
 func sessionCell(s wire.Session, u use) cell {
-	c := cell{Operation: u.operation, Ends: append(slices.Clone(sessionEnds), "at the latest "+clock(s.ExpiresAt))}
-	switch granted := slices.Contains(s.Capabilities, u.name); {
+	i := slices.IndexFunc(s.Grants, func(g wire.Granted) bool { return g.Capability == u.name })
+	last := s.ExpiresAt
+	if i >= 0 {
+		last = s.Grants[i].Until
+	}
+	c := cell{Operation: u.operation, Ends: append(slices.Clone(sessionEnds), "at the latest "+clock(last))}
+	switch granted := i >= 0; {
 	case u.name == "":
 		c.Access, c.Ends = "none", []string{"nothing to end"}
 		return c
 	case s.State == string(session.Paused):
 		c.Access = "paused until you unlock"
+	case granted && s.Grants[i].Once:
+		c.Access = "granted for one action, until " + clock(last) + " at the latest"
+		c.Ends = append([]string{"that one action"}, c.Ends...)
 	case granted && u.each:
-		c.Access = "granted; each action is asked for"
+		c.Access = "granted, until " + clock(last) + " at the latest; each action is asked for"
 	case granted:
-		c.Access = "granted, until " + clock(s.ExpiresAt) + " at the latest"
+		c.Access = "granted, until " + clock(last) + " at the latest"
 	case s.State == string(session.Pending):
 		c.Access = "none yet: a card waits for you"
 	default:
@@ -163,8 +177,8 @@ func sessionCell(s wire.Session, u use) cell {
 }
 
 // commandCell: no command uses or shows a value.
-func commandCell(name string, _ use) cell {
-	return cell{Operation: "set, rotate or remove the value of " + name + "; no command uses or shows it", Access: "with your proof, each time",
+func commandCell(name string) cell {
+	return cell{Process: commandLine, Credential: name, Operation: "set, rotate or remove the value of " + name + "; no command uses or shows it", Access: "with your proof, each time",
 		Ends: []string{"yett lock", "a new passphrase", "the command's end"}}
 }
 

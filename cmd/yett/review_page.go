@@ -126,7 +126,7 @@ func (r *reviewed) ends() []fact {
 	live := r.live()
 	for _, s := range live[:min(len(live), maxListed)] {
 		facts = append(facts, fact{fmt.Sprintf("%s is %s: began %s, ends by %s, may use %s", s.SessionID, s.State, clock(s.BeganAt), clock(s.ExpiresAt),
-			listOr(s.Capabilities, "nothing yet")), fromSessions})
+			listOr(grantWords(s, clock), "nothing yet")), fromSessions})
 	}
 	ended := map[string]int{}
 	for _, s := range r.sessions.Items {

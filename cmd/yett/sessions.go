@@ -32,12 +32,28 @@ func newSessions(a *app) *cobra.Command {
 					state += " (" + s.EndReason + ")"
 				}
 				k := s.Caller.Subject().Kernel
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s pid %d\t%s\tuntil %s\n", s.SessionID, state, s.Unit, approval.Escape(programOf(k.ExePath), 200), k.PID,
-					strings.Join(s.Capabilities, ", "), s.ExpiresAt.Local().Format(time.TimeOnly))
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s pid %d\t%s\tends by %s\n", s.SessionID, state, s.Unit, approval.Escape(programOf(k.ExePath), 200), k.PID,
+					strings.Join(grantWords(s, localTime), ", "), localTime(s.ExpiresAt))
 			}
 			w.Flush()
 			a.hidden(l.Hidden, "sessions")
 			return nil
 		},
 	}
+}
+
+func localTime(t time.Time) string { return t.Local().Format(time.TimeOnly) }
+
+// grantWords name what a session may use, each with its own end: a grant may end
+// before its session.
+func grantWords(s wire.Session, at func(time.Time) string) []string {
+	var words []string
+	for _, g := range s.Grants {
+		how := "until "
+		if g.Once {
+			how = "once, until "
+		}
+		words = append(words, g.Capability+" ("+how+at(g.Until)+")")
+	}
+	return words
 }

@@ -189,9 +189,21 @@ func (ch *channel) listSessions() (any, *wire.Error) {
 		st := s.Status()
 		r.Items = append(r.Items, wire.Session{SessionID: s.ID, State: string(st.State), EndReason: st.EndReason,
 			ChannelID: s.ChannelID, Unit: s.Caller.Unit, Caller: brief(s.Caller), Capabilities: st.Capabilities,
-			BeganAt: s.BeganAt, ExpiresAt: st.ExpiresAt})
+			BeganAt: s.BeganAt, ExpiresAt: st.ExpiresAt, Grants: grantsOf(s, st.Capabilities)})
 	}
 	return newest(r), nil
+}
+
+// grantsOf are the grants of capabilities, also while the session is paused. One
+// that was used up since the capabilities were listed is left out.
+func grantsOf(s *session.Session, capabilities []string) []wire.Granted {
+	all := []wire.Granted{}
+	for _, c := range capabilities {
+		if g, _ := s.Granted(c); !g.Until.IsZero() {
+			all = append(all, wire.Granted{Capability: c, Until: g.Until, Once: g.Once})
+		}
+	}
+	return all
 }
 
 // maxListBytes keeps a list within one frame; what is older is in the ledger.

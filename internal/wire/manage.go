@@ -218,6 +218,14 @@ type Session struct {
 	Capabilities []string      `json:"capabilities"`
 	BeganAt      time.Time     `json:"began_at"`
 	ExpiresAt    time.Time     `json:"expires_at"`
+	Grants       []Granted     `json:"grants"` // of the capabilities
+}
+
+// Granted is how long one capability of a session may be used.
+type Granted struct {
+	Capability string    `json:"capability"`
+	Until      time.Time `json:"until"`
+	Once       bool      `json:"once"` // it covers one action
 }
 
 // List answers a list method: Items are what the caller may read, Hidden
