@@ -132,9 +132,7 @@ func (a *app) showAndAsk(ctx context.Context, conn *client.Conn, id string, o ap
 		}
 		return p.CardDigest, nil
 	}
-	e := wire.Errorf(wire.CodeBadRequest, "No such card waits: it was decided, withdrawn, or never there.")
-	e.NextStep = "List what waits: yett pending."
-	return "", e
+	return "", noSuchCard()
 }
 
 // askApproval asks for a whole word. The question says again what it is about:

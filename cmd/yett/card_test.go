@@ -100,7 +100,7 @@ func TestP01_AListOfManyCardsCanBeRead(t *testing.T) {
 	if n := strings.Count(out, "QUAIL ORCHID"); n != cardsShown {
 		t.Errorf("%d cards are shown in full", n)
 	}
-	for _, want := range []string{"145 more wait", "… and 115 more: yett pending --json", "yett revoke s_flood"} {
+	for _, want := range []string{"145 more wait", "yett pending ID", "… and 115 more; every one of them: yett pending --json", "yett revoke s_flood"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("%q is missing:\n%s", want, out)
 		}

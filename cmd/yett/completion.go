@@ -48,6 +48,7 @@ func (a *app) completeWords(root *cobra.Command) {
 		"apply":         once(cobra.FixedCompletions([]cobra.Completion{"toml"}, cobra.ShellCompDirectiveFilterFileExt)),
 		"approve":       once(a.completeCards),
 		"deny":          once(a.completeCards),
+		"pending":       once(a.completeCards),
 		"vault backup":  once(completeFiles),
 		"vault restore": once(completeFiles),
 	} {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/yett-broker/yett/client"
 	"github.com/yett-broker/yett/internal/action"
 	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/wire"
@@ -18,23 +20,162 @@ import (
 
 func newPending(a *app) *cobra.Command {
 	return &cobra.Command{
-		Use:   "pending",
+		Use:   "pending [ID]",
 		Short: "Show the cards that wait for a decision",
-		Long: "Shows the cards that wait: the oldest of each program first, so that no program can push\n" +
-			"another's card away. Without your proof only ids, times and capability names are shown;\n" +
-			"with it the cards, and the digests by which they are approved.",
-		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			var l wire.List[wire.Approval]
-			if err := a.read(c.Context(), wire.MethodApprovalList, wire.ApprovalList{}, &l); err != nil {
+		Long: "Shows the cards that wait, in turn between the processes that ask: the oldest of each\n" +
+			"first, so that one process pushes no card of another away. Every process of a program\n" +
+			"has its turn. With an ID that card is shown in full, however many wait; with --json every\n" +
+			"card is. Without your proof only ids, times and capability names are shown; with it the\n" +
+			"cards, and the digests by which they are approved.",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			conn, err := a.dial(c.Context())
+			if err != nil {
 				return err
 			}
-			if a.json {
-				return printJSON(a.stdout, l.Items)
+			defer conn.Close()
+			if err := a.openReading(c.Context(), conn); err != nil {
+				return err
 			}
-			return printPending(a.stdout, l.Items)
+			if len(args) == 1 {
+				return a.pendingCard(c.Context(), conn, args[0])
+			}
+			return a.pendingCards(c.Context(), conn)
 		},
 	}
+}
+
+// pendingCard shows one card. Its digest is of what is shown.
+func (a *app) pendingCard(ctx context.Context, conn *client.Conn, id string) error {
+	p, there, err := cardOf(ctx, conn, id)
+	switch {
+	case err != nil:
+		return err
+	case !there:
+		return noSuchCard()
+	case a.json:
+		return printJSON(a.stdout, p)
+	}
+	return printPending(a.stdout, []wire.Approval{p})
+}
+
+// pendingCards lists all cards. What the broker's list had no room for is asked
+// for card by card; a card that is gone by then waits no more.
+func (a *app) pendingCards(ctx context.Context, conn *client.Conn) error {
+	l, err := listCards(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if len(l.Items) == 0 {
+		a.noteLocked()
+	}
+	proven := len(l.Items) > 0 && l.Items[0].Card != nil
+	if a.json {
+		out := jsonArray{out: a.stdout}
+		err := eachCard(ctx, conn, l, func(int) bool { return proven }, func(p wire.Approval) error { return out.add(p) })
+		if err != nil {
+			return err
+		}
+		return out.end()
+	}
+	var items []wire.Approval
+	err = eachCard(ctx, conn, l, func(n int) bool { return proven && n < cardsShown }, func(p wire.Approval) error {
+		if len(items) >= cardsShown {
+			p.Card = nil // a line is shown of it
+		}
+		items = append(items, p)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return printPending(a.stdout, items)
+}
+
+// pageOverlap is how many cards may be decided between two pages of a list
+// without another being left out.
+const pageOverlap = 1000
+
+// listCards names every card that waits. One page does unless there are tens of
+// thousands.
+func listCards(ctx context.Context, conn *client.Conn) (all wire.List[wire.Approval], err error) {
+	seen := map[string]bool{}
+	for offset := 0; ; {
+		var l wire.List[wire.Approval]
+		if err := call(ctx, conn, wire.MethodApprovalList, wire.ApprovalList{Offset: offset}, nil, &l); err != nil {
+			return all, err
+		}
+		page := l.Rest
+		if offset == 0 {
+			all.Items = l.Items
+			for _, p := range l.Items {
+				seen[p.ApprovalID] = true
+			}
+		} else {
+			for _, p := range slices.Backward(l.Items) {
+				page = slices.Insert(page, 0, p.ApprovalID)
+			}
+		}
+		for _, id := range page {
+			if !seen[id] {
+				seen[id] = true
+				all.Rest = append(all.Rest, id)
+			}
+		}
+		if l.More == 0 {
+			return all, nil
+		}
+		offset += max(len(l.Items)+len(l.Rest)-pageOverlap, 1)
+	}
+}
+
+// eachCard hands on every card of a list in its order, with the document where
+// whole says so.
+func eachCard(ctx context.Context, conn *client.Conn, l wire.List[wire.Approval], whole func(n int) bool, do func(wire.Approval) error) error {
+	for n, p := range l.Items {
+		there, err := true, error(nil)
+		if p.Card == nil && whole(n) {
+			p, there, err = cardOf(ctx, conn, p.ApprovalID)
+		}
+		if err == nil && there {
+			err = do(p)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, id := range l.Rest {
+		p, there, err := cardOf(ctx, conn, id)
+		if err == nil && there {
+			err = do(p)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cardOf asks for one card, which comes whole after a proof however many wait.
+func cardOf(ctx context.Context, conn *client.Conn, id string) (p wire.Approval, there bool, err error) {
+	var l wire.List[wire.Approval]
+	if err := call(ctx, conn, wire.MethodApprovalList, wire.ApprovalList{ApprovalID: id}, nil, &l); err != nil {
+		return p, false, err
+	}
+	if len(l.Items) != 1 || l.Items[0].ApprovalID != id {
+		return p, false, nil
+	}
+	p = l.Items[0]
+	if p.Card != nil && approval.Digest(p.Card) != p.CardDigest {
+		return p, false, wire.Errorf(wire.CodeInternal, "The card %s and its digest do not match.", approval.Escape(id, 60))
+	}
+	return p, true, nil
+}
+
+func noSuchCard() error {
+	e := wire.Errorf(wire.CodeBadRequest, "No such card waits: it was decided, withdrawn, or never there.")
+	e.NextStep = "List what waits: yett pending."
+	return e
 }
 
 // What a screen has room for: whole cards, and lines about others.
@@ -61,11 +202,11 @@ func printPending(out io.Writer, items []wire.Approval) error {
 	}
 	rest := items[full:]
 	if full > 0 && len(rest) > 0 {
-		fmt.Fprintf(out, "%d more wait; yett approve ID shows one of them:\n", len(rest))
+		fmt.Fprintf(out, "%d more wait; yett pending ID shows one of them in full:\n", len(rest))
 	}
 	for i, p := range rest {
 		if i == linesShown {
-			fmt.Fprintf(out, "… and %d more: yett pending --json\n", len(rest)-i)
+			fmt.Fprintf(out, "… and %d more; every one of them: yett pending --json\n", len(rest)-i)
 			break
 		}
 		line := fmt.Sprintf("%s  %s  until %s", p.ApprovalID, strings.Join(p.Capabilities, ", "), p.ExpiresAt.Local().Format(time.TimeOnly))

@@ -142,10 +142,14 @@ func (a *app) read(ctx context.Context, method string, request, result any) erro
 	if err := call(ctx, conn, method, request, nil, result); err != nil {
 		return err
 	}
+	a.noteLocked()
+	return nil
+}
+
+func (a *app) noteLocked() {
 	if a.locked {
 		a.note("The broker is locked: nothing can be read before yett unlock.")
 	}
-	return nil
 }
 
 // openReading opens reading by proof where one can be had. A locked broker has

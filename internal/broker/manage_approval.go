@@ -3,38 +3,57 @@ package broker
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/ledger"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
-// maxCardBytes keeps a list of cards within one frame. The queue is strict: what
-// does not fit is shown when the older cards are decided.
-const maxCardBytes = wire.MaxFrame * 3 / 4
+// A list of cards stays within one frame. Of each card there is a line as long
+// as lines fit; cards stand with the first lines, and ids alone with the last.
+// So whoever lists can ask for every card that waits, one by one.
+const (
+	maxCardBytes = wire.MaxFrame * 3 / 4
+	maxLineBytes = maxCardBytes / 2
+	idBytes      = len(`"a_9TVFK1BRYQ3BQFSBKDRSE4SFCMTHQJV1",`)
+)
 
 // listCards lists the cards that wait, or the one that is asked for. Without a
 // proof there are ids, times and names of capabilities, but no digest and no
 // card, so nothing that could be approved from it.
 func (ch *channel) listCards(r wire.ApprovalList) (any, *wire.Error) {
 	l := wire.List[wire.Approval]{Items: []wire.Approval{}}
+	items := ch.b.queue.List()
+	items = items[min(max(r.Offset, 0), len(items)):]
+	if r.ApprovalID != "" {
+		items = slices.DeleteFunc(items, func(i *approval.Item) bool { return i.ID() != r.ApprovalID })
+	}
 	all, size := ch.mayRead(), 0
-	for _, i := range ch.b.queue.List() {
-		if r.ApprovalID != "" && r.ApprovalID != i.ID() {
-			continue
-		}
+	for n, i := range items {
 		a := wire.Approval{ApprovalID: i.ID(), Capabilities: i.Capabilities, AskedAt: i.AskedAt, ExpiresAt: i.Card.ExpiresAt}
 		if all {
 			a.SessionID, a.Asked = i.SessionID, i.Asked()
 		}
-		if size += len(marshal(a)); size > maxCardBytes {
+		line := len(marshal(a))
+		if n > 0 && size+line+(len(items)-n)*idBytes > maxLineBytes {
 			break
 		}
-		if all = all && (size+len(i.Document) <= maxCardBytes || len(l.Items) == 0); all {
-			a.CardDigest, a.Card = i.Digest, i.Document
-			size += len(i.Document)
-		}
+		size += line
 		l.Items = append(l.Items, a)
+	}
+	for _, i := range items[len(l.Items):] {
+		if size += idBytes; size > maxCardBytes {
+			break
+		}
+		l.Rest = append(l.Rest, i.ID())
+	}
+	l.More = len(items) - len(l.Items) - len(l.Rest)
+	for n := 0; all && n < len(l.Items); n++ {
+		if size += len(items[n].Document); size > maxCardBytes && n > 0 {
+			break
+		}
+		l.Items[n].CardDigest, l.Items[n].Card = items[n].Digest, items[n].Document
 	}
 	return l, nil
 }

@@ -19,7 +19,7 @@ func TestP01_ALongQueueCanBeListed(t *testing.T) {
 	ch := &channel{b: b}
 	var oldest *approval.Item
 	for i := range 2500 {
-		p := approval.Proposal{Caller: fmt.Sprint("p", i/100), Equal: fmt.Sprint(i),
+		p := approval.Proposal{Caller: fmt.Sprint("p", i/100), SessionID: "s_1", Equal: fmt.Sprint(i),
 			Granting: approval.Granting{Capabilities: []approval.Capability{{Name: strings.Repeat("c", 400)}}}}
 		if i < 20 {
 			p.Request = &approval.Request{Body: strings.Repeat("\x01", 16<<10)}
@@ -47,6 +47,29 @@ func TestP01_ALongQueueCanBeListed(t *testing.T) {
 		items := r.(wire.List[wire.Approval]).Items
 		if items[0].ApprovalID != oldest.ID() || (items[0].CardDigest == oldest.Digest) != reading {
 			t.Errorf("the oldest of %d is %+v", len(items), items[0])
+		}
+		named := map[string]bool{}
+		for offset, more := 0, 1; more > 0; {
+			r, _ := ch.listCards(wire.ApprovalList{Offset: offset})
+			l := r.(wire.List[wire.Approval])
+			for _, a := range l.Items {
+				named[a.ApprovalID] = true
+				if (a.SessionID == "s_1") != reading || a.Card == nil != (a.CardDigest == "") {
+					t.Fatalf("a line of the list: %+v", a)
+				}
+			}
+			for _, id := range l.Rest {
+				named[id] = true
+			}
+			offset, more = offset+len(l.Items)+len(l.Rest), l.More
+		}
+		if len(named) != 2500 {
+			t.Errorf("%d of 2500 cards are named", len(named))
+		}
+		last := b.queue.List()[2499]
+		r, _ = ch.listCards(wire.ApprovalList{ApprovalID: last.ID()})
+		if one := r.(wire.List[wire.Approval]).Items; len(one) != 1 || (one[0].CardDigest == last.Digest) != reading {
+			t.Errorf("the last by its id: %+v", one)
 		}
 	}
 }

@@ -120,10 +120,17 @@ type SecretName struct {
 	Name string `json:"name"`
 }
 
-// SecretSet stores a value that the access file has declared.
+// SecretSet stores a value that the access file has declared. With Keep the very
+// value that is there already is no failure, and SecretKept the answer.
 type SecretSet struct {
 	Name  string `json:"name"`
 	Value []byte `json:"value"`
+	Keep  bool   `json:"keep,omitempty" wire:"optional"`
+}
+
+// SecretKept answers secret.set with Keep.
+type SecretKept struct {
+	There bool `json:"there"` // it was there already
 }
 
 // Secret describes a declared value, never the value.
@@ -171,13 +178,16 @@ type AccessTested struct {
 	Confirm string `json:"confirm,omitempty"` // how often the person is asked
 }
 
-// ApprovalList asks for the waiting cards, or for one of them.
+// ApprovalList asks for the waiting cards from place Offset on, or for one of
+// them.
 type ApprovalList struct {
 	ApprovalID string `json:"approval_id,omitempty" wire:"optional"`
+	Offset     int    `json:"offset,omitempty" wire:"optional"`
 }
 
 // Approval is one waiting card. Digest, Card, SessionID and Asked are present
-// after proof.
+// after proof; in a list of many Digest and Card are, of the first that fit, and
+// of each that is asked for by its id.
 type Approval struct {
 	ApprovalID   string          `json:"approval_id"`
 	SessionID    string          `json:"session_id,omitempty"`
@@ -229,10 +239,14 @@ type Granted struct {
 }
 
 // List answers a list method: Items are what the caller may read, Hidden
-// counts what a proof would show too.
+// counts what a proof would show too. Rest names what the answer had no room
+// for, in its order after the items: each can be asked for by its id. More
+// counts what had no room even for that.
 type List[T any] struct {
-	Items  []T `json:"items"`
-	Hidden int `json:"hidden"`
+	Items  []T      `json:"items"`
+	Hidden int      `json:"hidden"`
+	Rest   []string `json:"rest,omitempty"`
+	More   int      `json:"more,omitempty"`
 }
 
 // ActivityList asks for rows from number From on, at most Limit.
