@@ -1,0 +1,62 @@
+package yetttest
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestF1_WordsAtATerminal: what a newcomer types at a question is answered by
+// what to do next, and no question is put whose answer would be refused.
+func TestF1_WordsAtATerminal(t *testing.T) {
+	b, _ := demoBroker(t)
+	c := b.Granted("http:demo.each")
+	op := c.asks("http:demo.each", map[string]any{"method": "GET", "path": "/each/x"})
+	if op.State != "queued" {
+		t.Fatalf("%+v", op)
+	}
+	id := b.WaitCard().ApprovalID
+
+	p := b.typing(t, "approve", id, "--for", "30m")
+	p.types("Yett passphrase: ", Passphrase)
+	p.shows("This card is for one action")
+	p.shows("next: Approve it: yett approve " + id + ".")
+	p.exits(1)
+	if strings.Contains(p.all(), "Type yes") {
+		t.Errorf("it was asked before it was refused:\n%s", p.all())
+	}
+	if shown := b.Must("pending").Stdout; strings.Contains(shown, "--for") {
+		t.Errorf("a length is offered for one action:\n%s", shown)
+	}
+
+	p = b.typing(t, "approve", id)
+	p.types("Yett passphrase: ", "")
+	p.types("That was empty. Yett passphrase: ", Passphrase)
+	p.types("Type yes: ", "y")
+	p.types("The whole word, please. Type yes: ", "no")
+	p.shows("Nothing was approved; the card still waits.")
+	p.shows("yett deny " + id)
+	p.exits(3)
+
+	if r := b.RunPlain("approve", id, "--for", "30"); r.Code != 2 || !strings.Contains(r.Stderr, "write 30m") {
+		t.Errorf("exit %d\n%s", r.Code, r.Stderr)
+	}
+
+	p = b.typing(t, "activity")
+	for range 3 {
+		p.types("Yett passphrase: ", "")
+	}
+	p.shows("The answer was empty, 3 times.")
+	p.exits(3)
+
+	if r := b.RunPlain("lock"); r.Code != 0 {
+		t.Fatalf("yett lock: %+v", r)
+	}
+	for _, command := range []string{"activity", "access list"} {
+		p = b.typing(t, strings.Fields(command)...)
+		p.shows("yett unlock")
+		p.exits(0)
+		if !strings.Contains(p.all(), "locked") || strings.Contains(p.all(), "run it in a terminal") {
+			t.Errorf("%s:\n%s", command, p.all())
+		}
+	}
+}
