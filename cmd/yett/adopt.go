@@ -111,11 +111,14 @@ func (a *app) listAmbient(ctx context.Context) error {
 		return printJSON(a.stdout, map[string]any{"found": list, "unread": slices.Concat([]string{}, unread)})
 	}
 	w := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
-	can := 0
+	can, first := 0, ""
 	for _, f := range found {
 		move := ""
 		if movable(f) {
-			move, can = "can be moved", can+1
+			if can++; first == "" {
+				first = approval.Printable(f.Name)
+			}
+			move = "can be moved"
 		} else if f.Obstacle != "" {
 			move = "cannot be moved: " + f.Obstacle
 		}
@@ -127,7 +130,7 @@ func (a *app) listAmbient(ctx context.Context) error {
 	}
 	fmt.Fprintf(a.stdout, "%d credentials that agents of this login can use without Yett; %d can be moved\n", len(found), can)
 	if can > 0 {
-		fmt.Fprintln(a.stdout, "next: yett adopt NAME")
+		fmt.Fprintf(a.stdout, "next: yett adopt %s\n", first)
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func (a *app) adopt(ctx context.Context, names []string, o adoptOptions) error {
 }
 
 // adoptOne applies what agents may ask for, stores the value, and only then
-// takes it away where it was.
+// takes it away where it was. Each step that an earlier run took is passed over.
 func (a *app) adoptOne(ctx context.Context, conn *client.Conn, f ambient.Finding, o adoptOptions) (adopted, error) {
 	d := adopted{Name: f.Name, Credential: o.as}
 	if d.Credential == "" {
@@ -73,28 +73,56 @@ func (a *app) adoptOne(ctx context.Context, conn *client.Conn, f ambient.Finding
 		return d, fmt.Errorf("taking %s: %w", f.Name, err)
 	}
 	defer clear(value)
+	if d.Difference, err = a.adoptAccess(ctx, conn, f, d.Credential, tables); err != nil {
+		return d, err
+	}
+	if err := a.adoptValue(ctx, conn, f, d.Credential, value); err != nil {
+		return d, err
+	}
+	return d, a.takeAway(ctx, f, value, o, &d)
+}
+
+// adoptAccess applies what agents may ask for, where that is not applied yet.
+func (a *app) adoptAccess(ctx context.Context, conn *client.Conn, f ambient.Finding, name string, tables []byte) (difference string, err error) {
 	var r wire.AccessApplied
 	request := wire.AccessApply{File: string(tables), DryRun: true, Add: true}
 	if err := call(ctx, conn, wire.MethodAccessApply, request, nil, &r); err != nil {
-		return d, err
+		return "", err
 	}
-	d.Difference = r.Difference
-	if !a.json {
-		fmt.Fprintf(a.stdout, "%s becomes the credential %s:\n%s", f.Name, d.Credential, r.Difference)
-	}
-	if r.Difference != "" {
-		request.DryRun = false
-		if err := a.prove(ctx, conn, wire.MethodAccessApply, request, &r); err != nil {
-			return d, err
+	difference = r.Difference
+	if difference == "" {
+		if !a.json {
+			fmt.Fprintf(a.stdout, "What agents may ask for with %s is applied already.\n", name)
 		}
-	}
-	if err := a.prove(ctx, conn, wire.MethodSecretSet, wire.SecretSet{Name: d.Credential, Value: value}, nil); err != nil {
-		return d, err
+		return "", nil
 	}
 	if !a.json {
-		fmt.Fprintf(a.stdout, "%s has its value.\n", d.Credential)
+		fmt.Fprintf(a.stdout, "%s becomes the credential %s:\n%s", f.Name, name, difference)
 	}
-	return d, a.takeAway(ctx, f, value, o, &d)
+	request.DryRun = false
+	return difference, a.prove(ctx, conn, wire.MethodAccessApply, request, &r)
+}
+
+// adoptValue stores the value, unless the credential has it already: then this
+// goes on where an earlier run was interrupted.
+func (a *app) adoptValue(ctx context.Context, conn *client.Conn, f ambient.Finding, name string, value []byte) error {
+	var kept wire.SecretKept
+	err := a.prove(ctx, conn, wire.MethodSecretSet, wire.SecretSet{Name: name, Value: value, Keep: true}, &kept)
+	var fail *wire.Error
+	switch {
+	case errors.As(err, &fail) && strings.Contains(fail.NextStep, "secret rotate"):
+		e := wire.Errorf(fail.Code, "%s has another value already; %s stays where it is.", name, f.Name)
+		e.NextStep = "Replace that value with this one: yett secret rotate " + name + ". Or adopt this one under a name of its own: --as."
+		return e
+	case err != nil:
+		return err
+	case a.json:
+	case kept.There:
+		fmt.Fprintf(a.stdout, "%s has this very value already.\n", name)
+	default:
+		fmt.Fprintf(a.stdout, "%s has its value.\n", name)
+	}
+	return nil
 }
 
 // takeAway removes the original if the person says so. It is stored by now,

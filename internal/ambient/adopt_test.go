@@ -118,6 +118,33 @@ func TestA5_AdoptMovesAToken(t *testing.T) {
 	}))
 }
 
+// TestA5_AdoptGoesOn: a run that ended before the value was taken away is
+// finished by another; a credential that has another value keeps it, and the
+// open copy stays.
+func TestA5_AdoptGoesOn(t *testing.T) {
+	b := yetttest.Start(t, "")
+	_, project := login(t, b)
+	file := filepath.Join(project, ".env")
+	must(t, os.WriteFile(file, []byte("DEMO_TOKEN="+canary+"\n"), 0o600))
+	adopt := []string{"adopt", "dotenv:DEMO_TOKEN", "--origin", "https://api.example.com", "--path", "/v1/**", "--as", "demo"}
+	b.Must(append(adopt, "--keep")...)
+
+	must(t, os.WriteFile(file, []byte("DEMO_TOKEN="+canary+"-another\n"), 0o600))
+	r := b.Run(append(adopt, "--remove")...)
+	if text, _ := os.ReadFile(file); r.Code != 1 || !strings.Contains(r.Stderr, "another value already") || !strings.Contains(r.Stderr, "secret rotate demo") || !bytes.Contains(text, []byte("another")) {
+		t.Errorf("another value: exit %d %s, and %q is left", r.Code, r.Stderr, text)
+	}
+
+	must(t, os.WriteFile(file, []byte("DEMO_TOKEN="+canary+"\n"), 0o600))
+	r = b.Must(append(adopt, "--remove")...)
+	if text, _ := os.ReadFile(file); bytes.Contains(text, []byte("DEMO_TOKEN")) || strings.Contains(r.Stdout, "becomes") || !strings.Contains(r.Stdout, "this very value already") {
+		t.Errorf("%q is left after\n%s", text, r.Stdout)
+	}
+	if bytes.Contains(b.Printed(), []byte(canary)) {
+		t.Error("the value was printed")
+	}
+}
+
 // TestA5_AdoptByPreset: a known service needs no flags; what agents may ask for
 // is the preset's.
 func TestA5_AdoptByPreset(t *testing.T) {
