@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/yett-broker/yett/internal/access"
 	"github.com/yett-broker/yett/internal/approval"
@@ -84,11 +85,19 @@ func (a *app) apply(ctx context.Context, path string, dry bool) error {
 }
 
 func readAccessFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	// Opening a FIFO that nobody writes to must not hang.
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, unreadable(err)
 	}
 	defer f.Close()
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", path)
+	}
+	if err != nil {
+		return nil, unreadable(err)
+	}
 	text, err := io.ReadAll(io.LimitReader(f, 1<<20))
 	if err != nil {
 		return nil, unreadable(err)
