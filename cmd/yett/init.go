@@ -51,6 +51,9 @@ func (a *app) createVault(ctx context.Context, loc endpoint.Location, recoveryFD
 	if vault.Exists(loc.Home) {
 		return false, cannotCreate(loc.Home, vault.ErrExists)
 	}
+	if err := endpoint.CheckAbove(loc); err != nil { // no broker would use it
+		return false, cannotCreate(loc.Home, err)
+	}
 	show, err := recoverySink(recoveryFD)
 	if err != nil {
 		return false, err
