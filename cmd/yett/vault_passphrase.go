@@ -52,10 +52,11 @@ func (a *app) changePassphrase(ctx context.Context, newFD int) error {
 	if err != nil {
 		return err
 	}
+	done.Warning = a.warnOfAsides(done.Warning)
 	if a.json {
 		return printJSON(a.stdout, map[string]any{"slot": vault.SlotPassphrase, "generation": done.Generation, "warning": done.Warning})
 	}
-	fmt.Fprintln(a.stdout, "The passphrase is changed. The old one opens nothing but older backups.")
+	fmt.Fprintln(a.stdout, "The passphrase is changed. The old one opens older backups and vaults that were put aside, and nothing else.")
 	a.warn(done.Warning)
 	return nil
 }

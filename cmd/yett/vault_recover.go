@@ -69,10 +69,11 @@ func (a *app) replaceCode(ctx context.Context, fd int) error {
 	if err != nil {
 		return err
 	}
+	done.Warning = a.warnOfAsides(done.Warning)
 	if a.json {
 		return printJSON(a.stdout, map[string]any{"slot": vault.SlotRecovery, "generation": done.Generation, "warning": done.Warning, "recovery_shown": true})
 	}
-	fmt.Fprintln(a.stdout, "The new recovery code is valid; the old one opens nothing but older backups.")
+	fmt.Fprintln(a.stdout, "The new recovery code is valid; the old one opens older backups and vaults that were put aside, and nothing else.")
 	a.warn(done.Warning)
 	return nil
 }
@@ -164,11 +165,12 @@ func (a *app) recover(ctx context.Context, newFD, codeFD int, keep bool) error {
 		}
 		done, replaced = next, true
 	}
+	done.Warning = a.warnOfAsides(done.Warning)
 	if a.json {
 		return printJSON(a.stdout, map[string]any{"slot": vault.SlotPassphrase, "generation": done.Generation, "warning": done.Warning, "recovery_shown": replaced})
 	}
 	if replaced {
-		fmt.Fprintln(a.stdout, "The new recovery code is valid; the used one opens nothing but older backups.")
+		fmt.Fprintln(a.stdout, "The new recovery code is valid; the used one opens older backups and vaults that were put aside, and nothing else.")
 	} else {
 		fmt.Fprintln(a.stdout, "The used recovery code stays valid. Replace it: yett vault recovery-code.")
 	}
