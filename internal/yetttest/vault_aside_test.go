@@ -45,11 +45,11 @@ func TestApplyReadsARegularFile(t *testing.T) {
 func TestInitRefusesAHomeThatNoBrokerWouldUse(t *testing.T) {
 	up := StartUpstream(t, canary)
 	b := Start(t, up.Access(), "demo", canary)
-	open := filepath.Join(t.TempDir(), "open")
+	open := filepath.Join(filepath.Dir(b.Home), "o") // short: a socket has its place below
 	must(t, os.Mkdir(open, 0o700))
 	must(t, os.Chmod(open, 0o777))
 	other := &Broker{T: t, Env: b.Env}
-	other.Home = filepath.Join(open, "home")
+	other.Home = filepath.Join(open, "h")
 	r := other.Run("init")
 	if r.Code != 1 || !strings.Contains(r.Stderr, "others can write to it") {
 		t.Errorf("exit %d %s", r.Code, r.Stderr)
