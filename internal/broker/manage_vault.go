@@ -3,10 +3,8 @@ package broker
 import (
 	"bytes"
 	"context"
-	"crypto/subtle"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -191,7 +189,7 @@ func (ch *channel) setSecret(r wire.SecretSet, rotate bool) (any, *wire.Error) {
 	if fail := ch.usable(r.Name, r.Value); fail != nil {
 		return nil, fail
 	}
-	if r.Keep && !rotate && ch.holds(r.Name, r.Value) {
+	if r.Keep && !rotate && ch.b.Vault.Holds(r.Name, r.Value) {
 		return wire.SecretKept{There: true}, nil
 	}
 	// The row comes first: a value that is stored was announced. Were the
@@ -209,29 +207,6 @@ func (ch *channel) setSecret(r wire.SecretSet, rotate bool) (any, *wire.Error) {
 		return wire.SecretKept{}, nil
 	}
 	return wire.Empty{}, nil
-}
-
-// holds reports whether a credential has exactly this value. Only whoever gave a
-// proof is told, who could replace the value as well.
-func (ch *channel) holds(name string, value []byte) bool {
-	all, err := ch.b.Vault.Secrets()
-	if err != nil {
-		return false
-	}
-	i := slices.IndexFunc(all, func(s vault.SecretInfo) bool { return s.Name == name })
-	if i < 0 {
-		return false
-	}
-	same := false
-	err = ch.b.Vault.Use(name, vault.Declared{Name: name, Kind: all[i].Kind, Place: all[i].Place}, func(secret []byte) error {
-		given, cut := bytes.CutSuffix(value, []byte("\n")) // as the vault does
-		if cut {
-			given = bytes.TrimSuffix(given, []byte("\r"))
-		}
-		same = subtle.ConstantTimeCompare(secret, given) == 1
-		return nil
-	})
-	return err == nil && same
 }
 
 // usable refuses a value that could never be used, before it replaces one that

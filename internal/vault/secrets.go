@@ -2,6 +2,7 @@ package vault
 
 import (
 	"bytes"
+	"crypto/subtle"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -101,6 +102,26 @@ func (v *Vault) Use(name string, d Declared, fn func(secret []byte) error) error
 	}
 	defer clear(secret)
 	return fn(secret)
+}
+
+// Holds reports whether a secret has exactly the value that SetSecret would
+// store. Whoever may ask could replace the value as well.
+func (v *Vault) Holds(name string, value []byte) bool {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	if v.open == nil {
+		return false
+	}
+	e := v.open.content.find(name)
+	if e == nil || e.Sealed == nil {
+		return false
+	}
+	secret, err := v.open.openValue(Declared{e.Name, e.Kind, e.Place}, e.Sealed)
+	if err != nil {
+		return false
+	}
+	defer clear(secret)
+	return subtle.ConstantTimeCompare(secret, dropNewline(value)) == 1
 }
 
 func (v *Vault) openSecret(name string, d Declared) ([]byte, error) {

@@ -249,3 +249,24 @@ func TestPolicyAndLedgerHead(t *testing.T) {
 		t.Errorf("head %q, %v", h, err)
 	}
 }
+
+// TestHolds: only the very same value is the same, with or without the newline
+// that a pipe adds.
+func TestHolds(t *testing.T) {
+	v, _ := newVault(t)
+	_, err := v.Apply([]byte("p"), []Declared{api})
+	must(t, err)
+	must(t, v.SetSecret(api.Name, []byte("a-token-of-some-length\n"), false))
+	for value, want := range map[string]bool{"a-token-of-some-length": true, "a-token-of-some-length\n": true, "a-token-of-some-lengtH": false, "a-token": false, "": false} {
+		if got := v.Holds(api.Name, []byte(value)); got != want {
+			t.Errorf("%q: %t", value, got)
+		}
+	}
+	if v.Holds("nothing", []byte("a-token-of-some-length")) {
+		t.Error("a secret that is not there has a value")
+	}
+	v.Lock()
+	if v.Holds(api.Name, []byte("a-token-of-some-length")) {
+		t.Error("a locked vault tells")
+	}
+}
