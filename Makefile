@@ -1,6 +1,7 @@
 # build  both programs, static, into bin/
 # try    the whole job with real parts in a scratch home (YES=1 approves by itself)
 # test   everything: formatting, vet, macOS builds, all tests with the race detector
+# crash  every step of every durable write stopped or failing (long); make test takes a sample
 # controls  that each test of a control fails when the control is removed (long)
 # hosts  the released Claude Code, Codex and Gemini CLI against a stand-in for their model, offline
 #        (installs a gigabyte from npm; UPDATE=1 writes the golden files)
@@ -18,7 +19,7 @@ PREFIX  ?= /usr/local
 PLATFORMS ?= linux/amd64,linux/arm64
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo 0.0.0-dev)
 
-.PHONY: build try test controls hosts bench package install kernels
+.PHONY: build try test crash controls hosts bench package install kernels
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/...
@@ -36,6 +37,9 @@ test:
 	GOOS=darwin GOARCH=amd64 CGO_ENABLED=0 $(GO) build -buildvcs=false ./... && GOOS=darwin GOARCH=amd64 CGO_ENABLED=0 $(GO) vet ./...
 	@scripts/node-modules
 	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 12m ./...
+
+crash:
+	YETT_CRASH=1 $(GO) test -count=1 -timeout 120m -run 'TestA06|TestV01|TestA01|Crash' ./internal/ledger ./internal/vault ./internal/yetttest
 
 controls:
 	@scripts/need gcc:gcc node:nodejs npm:npm sshd:openssh-server setpriv:util-linux

@@ -70,7 +70,7 @@ func TestEndedOperationsRetire(t *testing.T) {
 	unknown.Unsafe = true
 	bring(t, l, unknown, action.Indeterminate)
 	var first string
-	fill(t, l, 4000, func(i int, op *Operation) {
+	fill(t, l, 2*retireAbove, func(i int, op *Operation) {
 		if i == 0 {
 			first = op.ID
 		}
