@@ -110,14 +110,23 @@ func entriesOf(t testing.TB, in installation) (names []string) {
 	return names
 }
 
-// TestA03_EveryByteOfARowCounts flips each byte of the last row.
+// apart is how far the bytes lie apart that are flipped one at a time:
+// YETT_CRASH wants each.
+func apart() int {
+	if os.Getenv("YETT_CRASH") != "" {
+		return 1
+	}
+	return 7
+}
+
+// TestA03_EveryByteOfARowCounts flips bytes of the last row, one at a time.
 func TestA03_EveryByteOfARowCounts(t *testing.T) {
 	in := filled(t)
 	o := in.opener(t)
 	good := mustVerify(t, in, o)
 	n := good.Entries
 	sealed, leaf := stored(t, in, n)
-	for i := range sealed {
+	for i := 0; i < len(sealed); i += apart() {
 		tamper(t, in, func() {
 			for _, o := range []*Opener{nil, o} {
 				if r := mustVerify(t, in, o); r.OK || r.RootHash == good.RootHash {
