@@ -39,7 +39,7 @@ test:
 	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 12m ./...
 
 crash:
-	YETT_CRASH=1 $(GO) test -count=1 -timeout 120m -run 'TestA06|TestV01|TestA01|Crash' ./internal/ledger ./internal/vault ./internal/yetttest
+	YETT_CRASH=1 $(GO) test -count=1 -timeout 120m -run 'TestA03|TestA06|TestV01|TestA01|Crash' ./internal/ledger ./internal/vault ./internal/yetttest
 
 controls:
 	@scripts/need gcc:gcc node:nodejs npm:npm sshd:openssh-server setpriv:util-linux
