@@ -72,6 +72,9 @@ func TestHeadIsASignedNote(t *testing.T) {
 		t.Fatalf("%+v, head %q", r, n.Text)
 	}
 	for i := range head {
+		if i == len(head)-len("?=\n") { // two bits of it stand for nothing
+			continue
+		}
 		for _, bit := range []byte{1, 0x20} {
 			wrong := bytes.Clone(head)
 			wrong[i] ^= bit
