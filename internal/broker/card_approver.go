@@ -13,16 +13,16 @@ const maxKin = 256
 // approver says what the process that decides a card has in common with the
 // card's agent, and with how many other live agents it has anything in common.
 // It is a fact for the record and judges nothing: see action.Kinship.
-func (ch *channel) approver(i *approval.Item) map[string]any {
+func (o *operator) approver(i *approval.Item) map[string]any {
 	out := map[string]any{"kinship": "unknown: the agent has gone", "shares_terminal_with_agent": false}
 	compared, kin := 0, 0
-	for s, other := range ch.b.agents() {
+	for s, other := range o.b.agents() {
 		own := s.ID == i.SessionID
 		if compared++; !own && compared > maxKin {
 			out["kin_incomplete"] = true
 			continue
 		}
-		k, err := peer.Kinship(ch.peer, other.subject())
+		k, err := o.who.kinship(other.subject())
 		switch {
 		case own && err != nil:
 			out["kinship"] = "unknown: " + err.Error()

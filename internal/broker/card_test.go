@@ -60,7 +60,8 @@ func cardBroker(t *testing.T) (*channel, *session.Session, *cardClock) {
 	clock := &cardClock{boot: time.Hour}
 	b := &Broker{Config: Config{Clock: clock, Ledger: l, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, ops: newOperations(),
 		queue: approval.NewQueue("b_test", clock), sessions: session.NewTable(clock)}
-	ch := &channel{b: b, id: session.NewChannel(), closed: make(chan struct{}), repeats: map[string]*approval.Item{}, nonces: map[string]time.Duration{}}
+	ch := &channel{b: b, id: session.NewChannel(), closed: make(chan struct{}), repeats: map[string]*approval.Item{}}
+	ch.operator = newOperator(b, ch)
 	s := b.sessions.Make(ch.id, action.Caller{Unit: action.UnitProcess}, session.Active)
 	b.sessions.Insert(ch.id, s, "")
 	return ch, s, clock

@@ -37,13 +37,14 @@ const (
 
 // channel is one accepted connection, with the evidence that was taken for it.
 type channel struct {
-	b    *Broker
-	id   *session.Channel
-	conn *net.UnixConn
-	peer *peer.Process
-	slot chan struct{} // bounds what is in flight
-	refs bodies
-	log  refusals
+	*operator // what its process asks of management
+	b         *Broker
+	id        *session.Channel
+	conn      *net.UnixConn
+	peer      *peer.Process
+	slot      chan struct{} // bounds what is in flight
+	refs      bodies
+	log       refusals
 
 	share   *share // of its process; set before anything is read
 	room    *room  // owned by shares, as is
@@ -65,8 +66,6 @@ type channel struct {
 	card     *approval.Item
 	reason   *wire.Reason              // why there was no card
 	repeats  map[string]*approval.Item // cards about equal unresolved actions, by digest
-	nonces   map[string]time.Duration  // open challenges → their end, since boot
-	reading  time.Duration             // until when this channel may read, since boot
 }
 
 func (b *Broker) serveChannel(conn *net.UnixConn) {
@@ -81,7 +80,8 @@ func (b *Broker) serveChannel(conn *net.UnixConn) {
 		return
 	}
 	ch := &channel{b: b, id: session.NewChannel(), conn: conn, peer: p, slot: make(chan struct{}, maxInFlight),
-		closed: make(chan struct{}), hashed: make(chan struct{}), repeats: map[string]*approval.Item{}, nonces: map[string]time.Duration{}}
+		closed: make(chan struct{}), hashed: make(chan struct{}), repeats: map[string]*approval.Item{}}
+	ch.operator = newOperator(b, ch)
 	defer p.Close()
 	if !b.register(ch) {
 		ch.reply(nil, nil, wire.Errorf(wire.CodeBusy, "There are too many channels of this process, or of all."))

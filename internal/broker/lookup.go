@@ -16,7 +16,7 @@ func (ch *channel) getOperation(s *session.Session, m wire.OperationGet) (any, *
 	if op := ch.b.ops.get(m.OperationID); op != nil && op.subject == subject {
 		return ch.awaitDecision(op, m.Sequence, m.WaitMS)
 	}
-	first, ok, err := ch.findOperation(m.OperationID)
+	first, ok, err := ch.b.findOperation(m.OperationID)
 	if err != nil {
 		return nil, ch.b.ledgerFailed(err)
 	}
@@ -29,15 +29,15 @@ func (ch *channel) getOperation(s *session.Session, m wire.OperationGet) (any, *
 }
 
 // findOperation looks an operation up in the ledger, however old it is.
-func (ch *channel) findOperation(id string) (ledger.Operation, bool, error) {
-	op, ok, err := ch.b.Ledger.Operation(id)
-	open := ch.b.state()
+func (b *Broker) findOperation(id string) (ledger.Operation, bool, error) {
+	op, ok, err := b.Ledger.Operation(id)
+	open := b.state()
 	if ok || err != nil || open == nil {
 		return op, ok, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), ledgerTime)
 	defer cancel()
-	return ch.b.Ledger.Past(ctx, open.opener, id)
+	return b.Ledger.Past(ctx, open.opener, id)
 }
 
 // fromLedger answers for an operation that is no longer in memory: its state is

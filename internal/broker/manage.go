@@ -19,82 +19,82 @@ func newNonce() string { return action.NewID("p_") }
 
 // manage answers a management request. It takes the same evidence as any other
 // request; what widens needs the person's proof, what narrows never does.
-func (ch *channel) manage(method string, m wire.Managed) (any, *wire.Error) {
-	if fail := ch.recheck(); fail != nil {
+func (o *operator) manage(method string, m wire.Managed) (any, *wire.Error) {
+	if fail := o.who.recheck(); fail != nil {
 		return nil, fail
 	}
 	switch method {
 	case wire.MethodBrokerStatus:
-		return ch.b.status(), nil
+		return o.b.status(), nil
 	case wire.MethodVaultChallenge:
-		return ch.challenge()
+		return o.challenge()
 	case wire.MethodBrokerStop:
-		return ch.stopBroker()
+		return o.stopBroker()
 	case wire.MethodVaultUnlock:
-		return managed(m, ch.unlock)
+		return managed(m, o.unlock)
 	case wire.MethodVaultLock:
-		return ch.lock()
+		return o.lock()
 	case wire.MethodVaultPause:
-		ch.b.Pause(PausedAsked)
+		o.b.Pause(PausedAsked)
 		return wire.Empty{}, nil
 	case wire.MethodSessionRevoke:
-		return managed(m, ch.revoke)
+		return managed(m, o.revoke)
 	case wire.MethodApprovalDeny:
-		return managed(m, ch.denyCard)
+		return managed(m, o.denyCard)
 	case wire.MethodApprovalApprove:
-		return managed(m, func(r wire.Approve) (any, *wire.Error) { return ch.approve(r, m.Proof) })
+		return managed(m, func(r wire.Approve) (any, *wire.Error) { return o.approve(r, m.Proof) })
 	case wire.MethodSecretList:
-		return ch.listSecrets()
+		return o.listSecrets()
 	case wire.MethodApprovalList:
-		return managed(m, ch.listCards)
+		return managed(m, o.listCards)
 	case wire.MethodSessionList:
-		return ch.listSessions()
+		return o.listSessions()
 	case wire.MethodSessionPaused:
-		return ch.b.listPaused(), nil
+		return o.b.listPaused(), nil
 	case wire.MethodLedgerFound:
-		return ch.showQuarantine()
+		return o.showQuarantine()
 	case wire.MethodOperationShow:
-		return managed(m, ch.showOperation)
+		return managed(m, o.showOperation)
 	case wire.MethodActivityList:
-		return managed(m, ch.listActivity)
+		return managed(m, o.listActivity)
 	case wire.MethodAccessShow:
-		return ch.showAccess()
+		return o.showAccess()
 	case wire.MethodAccessTest:
-		return managed(m, ch.testAccess)
+		return managed(m, o.testAccess)
 	case wire.MethodAccessApply:
-		return managed(m, func(r wire.AccessApply) (any, *wire.Error) { return ch.apply(r, m) })
+		return managed(m, func(r wire.AccessApply) (any, *wire.Error) { return o.apply(r, m) })
 	}
-	return ch.manageProven(method, m)
+	return o.manageProven(method, m)
 }
 
 // manageProven has the methods that always need a proof.
-func (ch *channel) manageProven(method string, m wire.Managed) (any, *wire.Error) {
+func (o *operator) manageProven(method string, m wire.Managed) (any, *wire.Error) {
 	var work func() (any, *wire.Error)
 	switch method {
 	case wire.MethodActivityRead:
-		work = ch.readActivity
+		work = o.readActivity
 	case wire.MethodAccessText:
-		work = ch.accessText
+		work = o.accessText
 	case wire.MethodSecretSet, wire.MethodSecretRotate:
 		work = func() (any, *wire.Error) {
-			return managed(m, func(r wire.SecretSet) (any, *wire.Error) { return ch.setSecret(r, method == wire.MethodSecretRotate) })
+			return managed(m, func(r wire.SecretSet) (any, *wire.Error) { return o.setSecret(r, method == wire.MethodSecretRotate) })
 		}
 	case wire.MethodVaultSetSlot:
-		work = func() (any, *wire.Error) { return managed(m, ch.setSlot) }
+		work = func() (any, *wire.Error) { return managed(m, o.setSlot) }
 	case wire.MethodVaultBackup:
-		work = func() (any, *wire.Error) { return managed(m, ch.backup) }
+		work = func() (any, *wire.Error) { return managed(m, o.backup) }
 	case wire.MethodLedgerExport:
-		work = func() (any, *wire.Error) { return managed(m, ch.export) }
+		work = func() (any, *wire.Error) { return managed(m, o.export) }
 	case wire.MethodLedgerAccept:
-		work = func() (any, *wire.Error) { return managed(m, ch.acknowledge) }
+		work = func() (any, *wire.Error) { return managed(m, o.acknowledge) }
 	case wire.MethodOperationSettle:
-		work = func() (any, *wire.Error) { return managed(m, ch.resolveOperation) }
+		work = func() (any, *wire.Error) { return managed(m, o.resolveOperation) }
 	case wire.MethodSecretRemove:
-		work = func() (any, *wire.Error) { return managed(m, ch.removeSecret) }
+		work = func() (any, *wire.Error) { return managed(m, o.removeSecret) }
 	default:
 		return nil, wire.Errorf(wire.CodeBadRequest, "There is no such method.")
 	}
-	if fail := ch.checkProof(method, m); fail != nil {
+	if fail := o.checkProof(method, m); fail != nil {
 		return nil, fail
 	}
 	return work()
@@ -130,19 +130,19 @@ func (b *Broker) status() wire.Status {
 }
 
 // row records a management act, with the evidence of who did it.
-func (ch *channel) row(kind string, request, outcome map[string]any) *wire.Error {
-	r := ch.managementRow(kind, request, outcome)
+func (o *operator) row(kind string, request, outcome map[string]any) *wire.Error {
+	r := o.managementRow(kind, request, outcome)
 	ctx, cancel := context.WithTimeout(context.Background(), ledgerTime)
 	defer cancel()
-	if _, err := ch.b.Ledger.Append(ctx, r); err != nil {
-		return ch.b.ledgerFailed(err)
+	if _, err := o.b.Ledger.Append(ctx, r); err != nil {
+		return o.b.ledgerFailed(err)
 	}
 	return nil
 }
 
-func (ch *channel) managementRow(kind string, request, outcome map[string]any) ledger.Row {
-	c := ch.evidence()
-	r := ledger.Row{Kind: kind, Verified: marshal(map[string]any{"channel_id": ch.id.ID, "role": c.Role,
+func (o *operator) managementRow(kind string, request, outcome map[string]any) ledger.Row {
+	c := o.who.evidence()
+	r := ledger.Row{Kind: kind, Verified: marshal(map[string]any{"channel_id": o.who.name(), "role": c.Role,
 		"peer": verifiedProcess(c.Peer)}), Claimed: marshal(c.Claims), Request: marshal(request)}
 	if outcome != nil {
 		r.Outcome = marshal(outcome)
@@ -152,36 +152,36 @@ func (ch *channel) managementRow(kind string, request, outcome map[string]any) l
 
 // narrow records an act that takes away. It is done even when it cannot be
 // recorded: refusing to narrow would be the unsafe side.
-func (ch *channel) narrow(kind string, request map[string]any) {
-	if fail := ch.row(kind, request, nil); fail != nil {
-		ch.b.Log.Error("an act that narrows could not be recorded", "act", kind)
+func (o *operator) narrow(kind string, request map[string]any) {
+	if fail := o.row(kind, request, nil); fail != nil {
+		o.b.Log.Error("an act that narrows could not be recorded", "act", kind)
 	}
 }
 
-func (ch *channel) stopBroker() (any, *wire.Error) {
-	ch.narrow("broker.stopped", nil)
-	time.AfterFunc(20*time.Millisecond, ch.b.requestStop) // after the answer has gone out
+func (o *operator) stopBroker() (any, *wire.Error) {
+	o.narrow("broker.stopped", nil)
+	time.AfterFunc(20*time.Millisecond, o.b.requestStop) // after the answer has gone out
 	return wire.Empty{}, nil
 }
 
-func (ch *channel) revoke(r wire.SessionID) (any, *wire.Error) {
-	s, ok := ch.b.sessions.Get(r.SessionID)
+func (o *operator) revoke(r wire.SessionID) (any, *wire.Error) {
+	s, ok := o.b.sessions.Get(r.SessionID)
 	if !ok {
 		e := wire.Errorf(wire.CodeBadRequest, "There is no such session.")
 		e.NextStep = "List them: yett sessions."
 		return nil, e
 	}
-	ch.b.endSession(s, session.Revoked)
-	ch.narrow("session.revoked", map[string]any{"session_id": r.SessionID})
+	o.b.endSession(s, session.Revoked)
+	o.narrow("session.revoked", map[string]any{"session_id": r.SessionID})
 	return wire.Empty{}, nil
 }
 
 // listSessions lists the sessions of this instance: after a proof all of them,
 // else those of the asking process.
-func (ch *channel) listSessions() (any, *wire.Error) {
-	own, all := subjectKey(ch.evidence()), ch.mayRead()
+func (o *operator) listSessions() (any, *wire.Error) {
+	own, all := subjectKey(o.who.evidence()), o.mayRead()
 	r := wire.List[wire.Session]{Items: []wire.Session{}}
-	for _, s := range ch.b.sessions.All() {
+	for _, s := range o.b.sessions.All() {
 		if !all && subjectKey(s.Caller) != own {
 			r.Hidden++
 			continue
@@ -250,11 +250,11 @@ func brief(c action.Caller) action.Caller {
 }
 
 // readActivity opens reading on this channel.
-func (ch *channel) readActivity() (any, *wire.Error) {
-	if fail := ch.row("reading.opened", nil, nil); fail != nil {
+func (o *operator) readActivity() (any, *wire.Error) {
+	if fail := o.row("reading.opened", nil, nil); fail != nil {
 		return nil, fail
 	}
-	ch.openReading()
+	o.openReading()
 	return wire.Empty{}, nil
 }
 
@@ -263,24 +263,24 @@ const maxActivityBytes = 512 << 10
 
 // listActivity reads a page of rows: after a proof all, else those of sessions
 // of the asking process.
-func (ch *channel) listActivity(r wire.ActivityList) (any, *wire.Error) {
-	open := ch.b.state()
+func (o *operator) listActivity(r wire.ActivityList) (any, *wire.Error) {
+	open := o.b.state()
 	l := wire.List[json.RawMessage]{Items: []json.RawMessage{}}
 	if open == nil {
-		n, err := ch.b.Ledger.Entries()
+		n, err := o.b.Ledger.Entries()
 		if err != nil {
-			return nil, ch.b.ledgerFailed(err)
+			return nil, o.b.ledgerFailed(err)
 		}
 		l.Hidden = int(n)
 		return l, nil
 	}
-	own, all := subjectKey(ch.evidence()), ch.mayRead()
+	own, all := subjectKey(o.who.evidence()), o.mayRead()
 	size, limit := 0, min(max(r.Limit, 1), 1000)
 	ctx, cancel := context.WithTimeout(context.Background(), ledgerTime)
 	defer cancel()
-	err := ch.b.Ledger.Rows(ctx, open.opener, r.From, func(row ledger.Row) error {
+	err := o.b.Ledger.Rows(ctx, open.opener, r.From, func(row ledger.Row) error {
 		if !all {
-			s, ok := ch.b.sessions.Get(row.SessionID)
+			s, ok := o.b.sessions.Get(row.SessionID)
 			if !ok || subjectKey(s.Caller) != own {
 				l.Hidden++
 				return nil
@@ -298,7 +298,7 @@ func (ch *channel) listActivity(r wire.ActivityList) (any, *wire.Error) {
 		return nil
 	})
 	if err != nil && err != errEnough {
-		return nil, ch.b.ledgerFailed(err)
+		return nil, o.b.ledgerFailed(err)
 	}
 	return l, nil
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // showAccess lists what may be asked for; every session may read the same.
-func (ch *channel) showAccess() (any, *wire.Error) {
-	open := ch.b.state()
+func (o *operator) showAccess() (any, *wire.Error) {
+	open := o.b.state()
 	if open == nil {
 		return wire.AccessListResult{Capabilities: []wire.Access{}}, nil
 	}
@@ -23,19 +23,19 @@ func (ch *channel) showAccess() (any, *wire.Error) {
 
 // apply replaces the applied access file. A dry run says what would change and
 // needs no proof.
-func (ch *channel) apply(r wire.AccessApply, m wire.Managed) (any, *wire.Error) {
-	b := ch.b
+func (o *operator) apply(r wire.AccessApply, m wire.Managed) (any, *wire.Error) {
+	b := o.b
 	open := b.state()
 	if open == nil {
 		return nil, wire.NewError(wire.CodeLocked)
 	}
-	text, next, fail := ch.nextFile(r)
+	text, next, fail := o.nextFile(r)
 	if fail != nil {
 		return nil, fail
 	}
 	before, err := b.Vault.Secrets()
 	if err != nil {
-		return nil, ch.vaultFailed("listing the credentials", err)
+		return nil, o.vaultFailed("listing the credentials", err)
 	}
 	result := wire.AccessApplied{Difference: next.Diff(open.policy), Warnings: []string{}, Voided: []string{}, Missing: []string{}}
 	for _, loss := range losses(before, next) {
@@ -43,26 +43,26 @@ func (ch *channel) apply(r wire.AccessApply, m wire.Managed) (any, *wire.Error) 
 		result.Voided = append(result.Voided, loss.name)
 	}
 	if !r.DryRun {
-		if fail := ch.checkProof(wire.MethodAccessApply, m); fail != nil {
+		if fail := o.checkProof(wire.MethodAccessApply, m); fail != nil {
 			return nil, fail
 		}
-		if fail := ch.row("access.applied", map[string]any{"difference": result.Difference}, nil); fail != nil {
+		if fail := o.row("access.applied", map[string]any{"difference": result.Difference}, nil); fail != nil {
 			return nil, fail
 		}
 		var over *access.Policy // what an addition was made to
 		if r.Add {
 			over = open.policy
 		}
-		voided, fail := ch.replacePolicy(next, text, over)
+		voided, fail := o.replacePolicy(next, text, over)
 		if fail != nil {
-			ch.row("access.applied", nil, map[string]any{"code": fail.Code})
+			o.row("access.applied", nil, map[string]any{"code": fail.Code})
 			return nil, fail
 		}
 		result.Voided = append([]string{}, voided...)
 	}
 	infos, err := b.Vault.Secrets()
 	if err != nil {
-		return nil, ch.vaultFailed("listing the credentials", err)
+		return nil, o.vaultFailed("listing the credentials", err)
 	}
 	for _, c := range next.Credentials() {
 		if !slices.ContainsFunc(infos, func(i vault.SecretInfo) bool { return i.Name == c.Name && i.Set }) {
@@ -74,12 +74,12 @@ func (ch *channel) apply(r wire.AccessApply, m wire.Managed) (any, *wire.Error) 
 }
 
 // nextFile returns the file that is to be applied, and what it says.
-func (ch *channel) nextFile(r wire.AccessApply) ([]byte, *access.Policy, *wire.Error) {
+func (o *operator) nextFile(r wire.AccessApply) ([]byte, *access.Policy, *wire.Error) {
 	text := []byte(r.File)
 	if r.Add {
-		applied, err := ch.b.Vault.Policy()
+		applied, err := o.b.Vault.Policy()
 		if err != nil {
-			return nil, nil, ch.vaultFailed("reading the applied access file", err)
+			return nil, nil, o.vaultFailed("reading the applied access file", err)
 		}
 		if text, err = access.Add(applied, text); err != nil {
 			return nil, nil, badFile(err)
@@ -93,12 +93,12 @@ func (ch *channel) nextFile(r wire.AccessApply) ([]byte, *access.Policy, *wire.E
 }
 
 // accessText returns the file that is applied, comments and all.
-func (ch *channel) accessText() (any, *wire.Error) {
-	text, err := ch.b.Vault.Policy()
+func (o *operator) accessText() (any, *wire.Error) {
+	text, err := o.b.Vault.Policy()
 	if err != nil {
-		return nil, ch.vaultFailed("reading the applied access file", err)
+		return nil, o.vaultFailed("reading the applied access file", err)
 	}
-	if fail := ch.row("access.read", nil, nil); fail != nil {
+	if fail := o.row("access.read", nil, nil); fail != nil {
 		return nil, fail
 	}
 	return wire.AccessText{File: string(text)}, nil
@@ -106,8 +106,8 @@ func (ch *channel) accessText() (any, *wire.Error) {
 
 // testAccess says what the applied file says to an action, were its capability
 // granted. Whoever may list the capabilities may ask.
-func (ch *channel) testAccess(r wire.AccessTest) (any, *wire.Error) {
-	open := ch.b.state()
+func (o *operator) testAccess(r wire.AccessTest) (any, *wire.Error) {
+	open := o.b.state()
 	if open == nil {
 		return nil, wire.NewError(wire.CodeLocked)
 	}
@@ -167,8 +167,8 @@ func badFile(err error) *wire.Error {
 // replacePolicy saves the file and takes back every grant and card whose
 // capability now says something else than its card did. What was made from the
 // policy over is refused when another was applied meanwhile.
-func (ch *channel) replacePolicy(next *access.Policy, text []byte, over *access.Policy) ([]string, *wire.Error) {
-	b := ch.b
+func (o *operator) replacePolicy(next *access.Policy, text []byte, over *access.Policy) ([]string, *wire.Error) {
+	b := o.b
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.open == nil {
@@ -185,7 +185,7 @@ func (ch *channel) replacePolicy(next *access.Policy, text []byte, over *access.
 	}
 	voided, err := b.Vault.Apply(text, declared)
 	if err != nil {
-		return nil, ch.vaultFailed("applying the access file", err)
+		return nil, o.vaultFailed("applying the access file", err)
 	}
 	changed := changedCapabilities(b.open.policy, next)
 	fresh := *b.open

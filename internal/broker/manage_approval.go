@@ -22,14 +22,14 @@ const (
 // listCards lists the cards that wait, or the one that is asked for. Without a
 // proof there are ids, times and names of capabilities, but no digest and no
 // card, so nothing that could be approved from it.
-func (ch *channel) listCards(r wire.ApprovalList) (any, *wire.Error) {
+func (o *operator) listCards(r wire.ApprovalList) (any, *wire.Error) {
 	l := wire.List[wire.Approval]{Items: []wire.Approval{}}
-	items := ch.b.queue.List()
+	items := o.b.queue.List()
 	items = items[min(max(r.Offset, 0), len(items)):]
 	if r.ApprovalID != "" {
 		items = slices.DeleteFunc(items, func(i *approval.Item) bool { return i.ID() != r.ApprovalID })
 	}
-	all, size := ch.mayRead(), 0
+	all, size := o.mayRead(), 0
 	for n, i := range items {
 		a := wire.Approval{ApprovalID: i.ID(), Capabilities: i.Capabilities, AskedAt: i.AskedAt, ExpiresAt: i.Card.ExpiresAt}
 		if all {
@@ -60,32 +60,32 @@ func (ch *channel) listCards(r wire.ApprovalList) (any, *wire.Error) {
 
 // approve decides a card in favour. The proof is over the digest, the choice
 // and its end, so none of them can be swapped.
-func (ch *channel) approve(r wire.Approve, p *wire.Proof) (any, *wire.Error) {
+func (o *operator) approve(r wire.Approve, p *wire.Proof) (any, *wire.Error) {
 	if p == nil {
 		return nil, wire.NewError(wire.CodeProofRequired)
 	}
 	message := approval.DecisionMessage(r.CardDigest, r.Choice, r.Until, p.Nonce)
-	if fail := ch.checkMAC(wire.MethodApprovalApprove, message, p); fail != nil {
+	if fail := o.checkMAC(wire.MethodApprovalApprove, message, p); fail != nil {
 		return nil, fail
 	}
 	if r.Choice != approval.ChoiceOnce && r.Choice != approval.ChoiceUntil || r.Choice == approval.ChoiceOnce && !r.Until.IsZero() {
 		return nil, wire.Errorf(wire.CodeBadRequest, "choice must be once, or until with a time")
 	}
-	return ch.decide(r.ApprovalID, r.CardDigest, approval.Decision{Choice: r.Choice, Until: r.Until})
+	return o.decide(r.ApprovalID, r.CardDigest, approval.Decision{Choice: r.Choice, Until: r.Until})
 }
 
-func (ch *channel) denyCard(r wire.ApprovalID) (any, *wire.Error) {
-	return ch.decide(r.ApprovalID, "", approval.Decision{Choice: approval.ChoiceDeny, Code: wire.ReasonDenied})
+func (o *operator) denyCard(r wire.ApprovalID) (any, *wire.Error) {
+	return o.decide(r.ApprovalID, "", approval.Decision{Choice: approval.ChoiceDeny, Code: wire.ReasonDenied})
 }
 
 // decide records a decision and then lets it take effect, in one step of the
 // queue: nothing can happen between the two.
-func (ch *channel) decide(id, digest string, d approval.Decision) (any, *wire.Error) {
-	item, err := ch.b.queue.Get(id)
+func (o *operator) decide(id, digest string, d approval.Decision) (any, *wire.Error) {
+	item, err := o.b.queue.Get(id)
 	if err == nil {
-		approver := ch.approver(item) // before the queue is held: it asks the kernel about every agent
-		err = ch.b.queue.Decide(id, digest, d, func(i *approval.Item) error {
-			if fail := ch.decisionRow(i, d, approver); fail != nil && d.Choice != approval.ChoiceDeny {
+		approver := o.approver(item) // before the queue is held: it asks the kernel about every agent
+		err = o.b.queue.Decide(id, digest, d, func(i *approval.Item) error {
+			if fail := o.decisionRow(i, d, approver); fail != nil && d.Choice != approval.ChoiceDeny {
 				return fail
 			}
 			return nil
@@ -111,10 +111,10 @@ func (ch *channel) decide(id, digest string, d approval.Decision) (any, *wire.Er
 
 // decisionRow records a decision: who decided, what it gives, and the card as
 // it was shown.
-func (ch *channel) decisionRow(i *approval.Item, d approval.Decision, approver map[string]any) *wire.Error {
-	c := ch.evidence()
+func (o *operator) decisionRow(i *approval.Item, d approval.Decision, approver map[string]any) *wire.Error {
+	c := o.who.evidence()
 	row := ledger.Row{Kind: "decision", SessionID: i.SessionID, Claimed: marshal(c.Claims),
-		Verified: marshal(map[string]any{"channel_id": ch.id.ID, "role": c.Role, "peer": verifiedProcess(c.Peer), "approver": approver}),
+		Verified: marshal(map[string]any{"channel_id": o.who.name(), "role": c.Role, "peer": verifiedProcess(c.Peer), "approver": approver}),
 		Request:  marshal(map[string]any{"approval_id": i.ID(), "card_digest": i.Digest, "card": string(i.Document)}),
 		Outcome:  marshal(map[string]any{"choice": d.Choice})}
 	if i.Card.Request != nil {
@@ -129,8 +129,8 @@ func (ch *channel) decisionRow(i *approval.Item, d approval.Decision, approver m
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), ledgerTime)
 	defer cancel()
-	if _, err := ch.b.Ledger.Append(ctx, row); err != nil {
-		return ch.b.ledgerFailed(err)
+	if _, err := o.b.Ledger.Append(ctx, row); err != nil {
+		return o.b.ledgerFailed(err)
 	}
 	return nil
 }

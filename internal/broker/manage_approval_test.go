@@ -16,7 +16,7 @@ import (
 func TestP01_ALongQueueCanBeListed(t *testing.T) {
 	clock := session.SystemClock{}
 	b := &Broker{Config: Config{Clock: clock}, queue: approval.NewQueue("b_test", clock)}
-	ch := &channel{b: b}
+	ch := newOperator(b, nil)
 	var oldest *approval.Item
 	for i := range 2500 {
 		p := approval.Proposal{Caller: fmt.Sprint("p", i/100), SessionID: "s_1", Equal: fmt.Sprint(i),

@@ -30,11 +30,11 @@ func (b *Broker) quarantined() *wire.Error {
 }
 
 // showQuarantine says what was found, to whoever may read.
-func (ch *channel) showQuarantine() (any, *wire.Error) {
+func (o *operator) showQuarantine() (any, *wire.Error) {
 	var q wire.Quarantine
-	if err := ch.b.Ledger.Quarantined(); err != nil {
+	if err := o.b.Ledger.Quarantined(); err != nil {
 		q.Quarantined = true
-		if ch.mayRead() {
+		if o.mayRead() {
 			q.Found = err.Error()
 		}
 	}
@@ -43,8 +43,8 @@ func (ch *channel) showQuarantine() (any, *wire.Error) {
 
 // acknowledge records the statement of a person about what was found, keeps
 // the old heads as evidence, and lets actions run again.
-func (ch *channel) acknowledge(r wire.Acknowledge) (any, *wire.Error) {
-	b := ch.b
+func (o *operator) acknowledge(r wire.Acknowledge) (any, *wire.Error) {
+	b := o.b
 	if fail := checkNote(r.Note); fail != nil {
 		return nil, fail
 	}
@@ -64,9 +64,9 @@ func (ch *channel) acknowledge(r wire.Acknowledge) (any, *wire.Error) {
 	}
 	inVault, err := b.Vault.LedgerHead()
 	if err != nil {
-		return nil, ch.vaultFailed("reading the ledger's head", err)
+		return nil, o.vaultFailed("reading the ledger's head", err)
 	}
-	row := ch.managementRow("ledger.acknowledged", map[string]any{"note": r.Note},
+	row := o.managementRow("ledger.acknowledged", map[string]any{"note": r.Note},
 		map[string]any{"found": found.Error(), "head": string(beside), "head_kept_in": kept, "vault_head": string(inVault)})
 	ctx, cancel := context.WithTimeout(context.Background(), acknowledgeTime)
 	defer cancel()
@@ -78,7 +78,7 @@ func (ch *channel) acknowledge(r wire.Acknowledge) (any, *wire.Error) {
 	// A crash from here on finds the old heads, and the quarantine again.
 	if b.signHead(open) {
 		if err := b.Vault.SetLedgerHead(open.heads.newest); err != nil {
-			return nil, ch.vaultFailed("keeping the ledger's head", err)
+			return nil, o.vaultFailed("keeping the ledger's head", err)
 		}
 		open.heads.vaultsSize = open.heads.size
 		b.signHead(open)
@@ -87,25 +87,25 @@ func (ch *channel) acknowledge(r wire.Acknowledge) (any, *wire.Error) {
 }
 
 // export records that the ledger is copied out, and opens reading for it.
-func (ch *channel) export(r wire.Export) (any, *wire.Error) {
-	if fail := ch.row("ledger.exported", map[string]any{"format": clip(r.Format), "full": r.Full}, nil); fail != nil {
+func (o *operator) export(r wire.Export) (any, *wire.Error) {
+	if fail := o.row("ledger.exported", map[string]any{"format": clip(r.Format), "full": r.Full}, nil); fail != nil {
 		return nil, fail
 	}
-	ch.openReading()
+	o.openReading()
 	return wire.Empty{}, nil
 }
 
 // showOperation shows one operation with its rows, to whoever may read.
-func (ch *channel) showOperation(r wire.OperationID) (any, *wire.Error) {
-	open := ch.b.state()
+func (o *operator) showOperation(r wire.OperationID) (any, *wire.Error) {
+	open := o.b.state()
 	if open == nil {
 		return nil, wire.NewError(wire.CodeLocked)
 	}
-	op, ok, err := ch.findOperation(r.OperationID)
+	op, ok, err := o.b.findOperation(r.OperationID)
 	if err != nil {
-		return nil, ch.b.ledgerFailed(err)
+		return nil, o.b.ledgerFailed(err)
 	}
-	if !ok || !ch.mayRead() && op.Caller != subjectKey(ch.evidence()) {
+	if !ok || !o.mayRead() && op.Caller != subjectKey(o.who.evidence()) {
 		return nil, noOperation()
 	}
 	shown := wire.OperationShown{OperationID: op.ID, State: string(op.State), Code: op.Code, SessionID: op.Session,
@@ -118,12 +118,12 @@ func (ch *channel) showOperation(r wire.OperationID) (any, *wire.Error) {
 			continue
 		}
 		before = n
-		err := ch.b.Ledger.Rows(ctx, open.opener, n, func(row ledger.Row) error {
+		err := o.b.Ledger.Rows(ctx, open.opener, n, func(row ledger.Row) error {
 			shown.Rows = append(shown.Rows, shortened(row))
 			return errEnough
 		})
 		if err != nil && !errors.Is(err, errEnough) {
-			return nil, ch.b.ledgerFailed(err)
+			return nil, o.b.ledgerFailed(err)
 		}
 	}
 	return shown, nil
@@ -137,25 +137,25 @@ func noOperation() *wire.Error {
 
 // resolveOperation records what a person says became of an action whose outcome
 // is unknown. The operation stays indeterminate; equal ones may run again.
-func (ch *channel) resolveOperation(r wire.OperationResolve) (any, *wire.Error) {
+func (o *operator) resolveOperation(r wire.OperationResolve) (any, *wire.Error) {
 	if fail := checkNote(r.Note); fail != nil {
 		return nil, fail
 	}
-	if fail := ch.b.quarantined(); fail != nil {
+	if fail := o.b.quarantined(); fail != nil {
 		return nil, fail
 	}
 	said := "it did not happen"
 	if r.Happened {
 		said = "it happened"
 	}
-	row := ch.managementRow("operation.resolved", map[string]any{"operation_id": clip(r.OperationID), "happened": r.Happened, "note": r.Note},
+	row := o.managementRow("operation.resolved", map[string]any{"operation_id": clip(r.OperationID), "happened": r.Happened, "note": r.Note},
 		map[string]any{"detail": said})
 	ctx, cancel := context.WithTimeout(context.Background(), ledgerTime)
 	defer cancel()
-	err := ch.b.Ledger.Resolve(ctx, r.OperationID, row)
+	err := o.b.Ledger.Resolve(ctx, r.OperationID, row)
 	switch {
 	case errors.Is(err, ledger.ErrNoOperation):
-		if _, ok, _ := ch.findOperation(r.OperationID); !ok {
+		if _, ok, _ := o.b.findOperation(r.OperationID); !ok {
 			return nil, noOperation()
 		}
 		return nil, wire.Errorf(wire.CodeBadRequest, "Its outcome is known: there is nothing to resolve.")
@@ -164,7 +164,7 @@ func (ch *channel) resolveOperation(r wire.OperationResolve) (any, *wire.Error) 
 		e.NextStep = "Look at it: yett operation show " + clip(r.OperationID) + "."
 		return nil, e
 	case err != nil:
-		return nil, ch.b.ledgerFailed(err)
+		return nil, o.b.ledgerFailed(err)
 	}
 	return wire.Empty{}, nil
 }

@@ -28,15 +28,15 @@ var errEnough = errors.New("enough")
 
 // unlock opens the vault with the unlock key of a slot. The passphrase itself
 // never comes here.
-func (ch *channel) unlock(r wire.Unlock) (any, *wire.Error) {
+func (o *operator) unlock(r wire.Unlock) (any, *wire.Error) {
 	defer clear(r.UnlockKey)
-	b := ch.b
-	if err := b.proofs.try(ch.processKey(), ch.closed, func() error { return b.Vault.Unlock(r.Slot, r.UnlockKey) }); err != nil {
+	b := o.b
+	if err := b.proofs.try(o.who.processKey(), o.who.gone(), func() error { return b.Vault.Unlock(r.Slot, r.UnlockKey) }); err != nil {
 		if errors.Is(err, errTrying) {
 			return nil, tooManyTries()
 		}
 		if errors.Is(err, vault.ErrWrongKey) {
-			ch.narrow("unlock.refused", map[string]any{"slot": clip(r.Slot)})
+			o.narrow("unlock.refused", map[string]any{"slot": clip(r.Slot)})
 			return nil, wire.NewError(wire.CodeProofInvalid)
 		}
 		b.Log.Error("unlocking", "error", err)
@@ -46,7 +46,7 @@ func (ch *channel) unlock(r wire.Unlock) (any, *wire.Error) {
 	}
 	b.turning.Lock()
 	defer b.turning.Unlock()
-	told, fail := ch.openVault(r.Slot)
+	told, fail := o.openVault(r.Slot)
 	if fail != nil {
 		return nil, fail
 	}
@@ -57,8 +57,8 @@ func (ch *channel) unlock(r wire.Unlock) (any, *wire.Error) {
 
 // openVault records the unlocking and makes what exists only while unlocked.
 // What happened to the vault's file meanwhile is told.
-func (ch *channel) openVault(slot string) (told []string, fail *wire.Error) {
-	b := ch.b
+func (o *operator) openVault(slot string) (told []string, fail *wire.Error) {
+	b := o.b
 	defer b.use()()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -73,15 +73,15 @@ func (ch *channel) openVault(slot string) (told []string, fail *wire.Error) {
 		return nil, wire.Errorf(wire.CodeInternal, "The vault's content cannot be used.")
 	}
 	found := b.Vault.Generation() // before anything of this run is saved
-	told, fail = ch.recordNotes()
+	told, fail = o.recordNotes()
 	if fail == nil {
-		fail = ch.row("vault.unlocked", map[string]any{"slot": slot, "generation": b.Vault.Generation()}, nil)
+		fail = o.row("vault.unlocked", map[string]any{"slot": slot, "generation": b.Vault.Generation()}, nil)
 	}
 	if fail != nil {
 		b.Vault.Lock()
 		return nil, fail
 	}
-	ch.checkLedger(open, found)
+	o.checkLedger(open, found)
 	b.keepHead(open, true)
 	b.open = open
 	return told, nil
@@ -91,8 +91,8 @@ func (ch *channel) openVault(slot string) (told []string, fail *wire.Error) {
 // runs with their rows, which takes the vault. Unlocking goes on whatever comes
 // out, so that the rows can be read; without a good result the ledger takes no
 // new actions.
-func (ch *channel) checkLedger(open *unlocked, generation uint64) {
-	b := ch.b
+func (o *operator) checkLedger(open *unlocked, generation uint64) {
+	b := o.b
 	ctx, cancel := context.WithTimeout(context.Background(), ledgerCheckTime)
 	defer cancel()
 	head, err := b.Vault.LedgerHead()
@@ -104,7 +104,7 @@ func (ch *channel) checkLedger(open *unlocked, generation uint64) {
 	}
 	if err != nil {
 		b.Log.Error("checking the ledger: no action is taken", "error", err)
-		ch.row("ledger.refused", nil, map[string]any{"error": err.Error()})
+		o.row("ledger.refused", nil, map[string]any{"error": err.Error()})
 	}
 }
 
@@ -139,20 +139,20 @@ func (b *Broker) openState() (*unlocked, error) {
 }
 
 // lock ends every session and forgets every key.
-func (ch *channel) lock() (any, *wire.Error) {
-	b := ch.b
+func (o *operator) lock() (any, *wire.Error) {
+	b := o.b
 	b.turning.Lock()
 	defer b.turning.Unlock()
 	b.closeVault()
 	for _, other := range b.everyChannel() {
 		other.endSession(session.Locked)
 	}
-	ch.narrow("vault.locked", nil)
+	o.narrow("vault.locked", nil)
 	return wire.Empty{}, nil
 }
 
 // vaultFailed turns an error of the vault into an answer.
-func (ch *channel) vaultFailed(doing string, err error) *wire.Error {
+func (o *operator) vaultFailed(doing string, err error) *wire.Error {
 	e := wire.Errorf(wire.CodeBadRequest, "%v.", err)
 	switch {
 	case errors.Is(err, vault.ErrLocked):
@@ -168,39 +168,39 @@ func (ch *channel) vaultFailed(doing string, err error) *wire.Error {
 	case errors.Is(err, vault.ErrUnclean):
 		e.NextStep = "Give the value without what surrounds it."
 	case errors.Is(err, vault.ErrChanged):
-		ch.b.Log.Error(doing, "error", err)
+		o.b.Log.Error(doing, "error", err)
 		e.Message = "Another program changed the vault's file; it was left as it is, and nothing was changed."
 		e.NextStep = "Look at vault.yett and vault.yett.prev. yett stop, then yett up, use what lies there; yett vault restore puts a backup in its place."
 	case errors.Is(err, vault.ErrBusy):
 		e.NextStep = "Wait until the other command has ended."
 	default:
-		ch.b.Log.Error(doing, "error", err)
+		o.b.Log.Error(doing, "error", err)
 		return wire.Errorf(wire.CodeInternal, "%s failed; nothing was changed.", doing)
 	}
 	return e
 }
 
-func (ch *channel) setSecret(r wire.SecretSet, rotate bool) (any, *wire.Error) {
+func (o *operator) setSecret(r wire.SecretSet, rotate bool) (any, *wire.Error) {
 	defer clear(r.Value)
 	kind := "secret.set"
 	if rotate {
 		kind = "secret.rotated"
 	}
-	if fail := ch.usable(r.Name, r.Value); fail != nil {
+	if fail := o.usable(r.Name, r.Value); fail != nil {
 		return nil, fail
 	}
-	if r.Keep && !rotate && ch.b.Vault.Holds(r.Name, r.Value) {
+	if r.Keep && !rotate && o.b.Vault.Holds(r.Name, r.Value) {
 		return wire.SecretKept{There: true}, nil
 	}
 	// The row comes first: a value that is stored was announced. Were the
 	// store to fail afterwards, the second row says so.
-	if fail := ch.row(kind, map[string]any{"name": clip(r.Name)}, nil); fail != nil {
+	if fail := o.row(kind, map[string]any{"name": clip(r.Name)}, nil); fail != nil {
 		return nil, fail
 	}
-	if err := ch.b.Vault.SetSecret(r.Name, r.Value, rotate); err != nil {
-		fail := ch.vaultFailed("storing a value", err)
+	if err := o.b.Vault.SetSecret(r.Name, r.Value, rotate); err != nil {
+		fail := o.vaultFailed("storing a value", err)
 		fail.NextStep = strings.ReplaceAll(fail.NextStep, "NAME", clip(r.Name))
-		ch.row(kind, map[string]any{"name": clip(r.Name)}, map[string]any{"code": fail.Code, "message": fail.Message})
+		o.row(kind, map[string]any{"name": clip(r.Name)}, map[string]any{"code": fail.Code, "message": fail.Message})
 		return nil, fail
 	}
 	if r.Keep {
@@ -211,8 +211,8 @@ func (ch *channel) setSecret(r wire.SecretSet, rotate bool) (any, *wire.Error) {
 
 // usable refuses a value that could never be used, before it replaces one that
 // can. The reason never repeats the value.
-func (ch *channel) usable(name string, value []byte) *wire.Error {
-	open := ch.b.state()
+func (o *operator) usable(name string, value []byte) *wire.Error {
+	open := o.b.state()
 	if open == nil {
 		return wire.NewError(wire.CodeLocked)
 	}
@@ -233,26 +233,26 @@ func (ch *channel) usable(name string, value []byte) *wire.Error {
 	return e
 }
 
-func (ch *channel) removeSecret(r wire.SecretName) (any, *wire.Error) {
-	if fail := ch.row("secret.removed", map[string]any{"name": clip(r.Name)}, nil); fail != nil {
+func (o *operator) removeSecret(r wire.SecretName) (any, *wire.Error) {
+	if fail := o.row("secret.removed", map[string]any{"name": clip(r.Name)}, nil); fail != nil {
 		return nil, fail
 	}
-	if err := ch.b.Vault.RemoveSecret(r.Name); err != nil {
-		return nil, ch.vaultFailed("removing a value", err)
+	if err := o.b.Vault.RemoveSecret(r.Name); err != nil {
+		return nil, o.vaultFailed("removing a value", err)
 	}
 	return wire.Empty{}, nil
 }
 
-func (ch *channel) listSecrets() (any, *wire.Error) {
+func (o *operator) listSecrets() (any, *wire.Error) {
 	l := wire.List[wire.Secret]{Items: []wire.Secret{}}
-	infos, err := ch.b.Vault.Secrets()
+	infos, err := o.b.Vault.Secrets()
 	if errors.Is(err, vault.ErrLocked) {
 		return l, nil
 	}
 	if err != nil {
-		return nil, ch.vaultFailed("listing the credentials", err)
+		return nil, o.vaultFailed("listing the credentials", err)
 	}
-	if !ch.mayRead() {
+	if !o.mayRead() {
 		l.Hidden = len(infos)
 		return l, nil
 	}

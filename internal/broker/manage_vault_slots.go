@@ -12,12 +12,12 @@ import (
 // setSlot gives the vault another passphrase or another recovery code. The row
 // comes first. The vault is saved in one step, so that a crash leaves the old
 // way in or the new one; what was proven with the old one is void afterwards.
-func (ch *channel) setSlot(r wire.SlotSet) (any, *wire.Error) {
+func (o *operator) setSlot(r wire.SlotSet) (any, *wire.Error) {
 	defer clear(r.UnlockKey)
 	defer clear(r.ApprovalKey)
-	b := ch.b
+	b := o.b
 	request := map[string]any{"slot": clip(r.Slot.Name)}
-	if fail := ch.row("slot.set", request, nil); fail != nil {
+	if fail := o.row("slot.set", request, nil); fail != nil {
 		return nil, fail
 	}
 	kdf := vault.KDF{Salt: r.Slot.Salt, Time: r.Slot.Time, MemoryKiB: r.Slot.MemoryKiB, Threads: r.Slot.Threads, Form: r.Slot.Form}
@@ -28,12 +28,12 @@ func (ch *channel) setSlot(r wire.SlotSet) (any, *wire.Error) {
 		b.voidProofs()
 	}
 	if err != nil {
-		fail := ch.vaultFailed("changing the "+clip(r.Slot.Name)+" slot", err)
+		fail := o.vaultFailed("changing the "+clip(r.Slot.Name)+" slot", err)
 		if set { // the disk failed behind the last step
 			fail = wire.Errorf(wire.CodeInternal, "It was changed, but the disk did not confirm it: after a power cut the old one may be valid again.")
 			fail.NextStep = "Keep both until a later change has worked, and look at the disk."
 		}
-		ch.row("slot.set", request, map[string]any{"code": fail.Code, "message": fail.Message, "changed": set})
+		o.row("slot.set", request, map[string]any{"code": fail.Code, "message": fail.Message, "changed": set})
 		return nil, fail
 	}
 	done := wire.SlotWasSet{}
@@ -58,11 +58,11 @@ func (b *Broker) slotHas(s wire.ChallengeSlot) bool {
 // voidProofs takes back what somebody opened with a proof that is no longer
 // valid: reading, nonces, and the cards that wait for a decision.
 func (b *Broker) voidProofs() {
-	for _, ch := range b.everyChannel() {
-		ch.mu.Lock()
-		ch.reading = 0
-		clear(ch.nonces)
-		ch.mu.Unlock()
+	for _, o := range b.everyOperator() {
+		o.proving.Lock()
+		o.reading = 0
+		clear(o.nonces)
+		o.proving.Unlock()
 	}
 	b.queue.WithdrawIf(func(*approval.Item) bool { return true }, wire.ReasonRevoked)
 }

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/yett-broker/yett/internal/action"
 	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/wire"
 )
@@ -20,63 +19,63 @@ const (
 
 // challenge gives the parameters to derive keys with, and a nonce for one
 // proof on this channel.
-func (ch *channel) challenge() (any, *wire.Error) {
-	nonce := ch.newNonce()
+func (o *operator) challenge() (any, *wire.Error) {
+	nonce := o.newNonce()
 	if nonce == "" {
 		return nil, wire.NewError(wire.CodeBusy)
 	}
 	c := wire.Challenge{Nonce: nonce}
-	for _, s := range ch.b.Vault.Slots() {
+	for _, s := range o.b.Vault.Slots() {
 		c.Slots = append(c.Slots, wire.ChallengeSlot{Name: s.Name, Salt: s.KDF.Salt, Time: s.KDF.Time,
 			MemoryKiB: s.KDF.MemoryKiB, Threads: s.KDF.Threads, Form: s.KDF.Form})
 	}
 	return c, nil
 }
 
-func (ch *channel) newNonce() string {
-	now := ch.b.Clock.SinceBoot()
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	for n, end := range ch.nonces {
+func (o *operator) newNonce() string {
+	now := o.b.Clock.SinceBoot()
+	o.proving.Lock()
+	defer o.proving.Unlock()
+	for n, end := range o.nonces {
 		if now >= end {
-			delete(ch.nonces, n)
+			delete(o.nonces, n)
 		}
 	}
-	if len(ch.nonces) >= maxNonces {
+	if len(o.nonces) >= maxNonces {
 		return ""
 	}
 	n := newNonce()
-	ch.nonces[n] = now + nonceLife
+	o.nonces[n] = now + nonceLife
 	return n
 }
 
 // takeNonce spends a nonce of this channel.
-func (ch *channel) takeNonce(n string) bool {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	end, ok := ch.nonces[n]
-	delete(ch.nonces, n)
-	return ok && ch.b.Clock.SinceBoot() < end
+func (o *operator) takeNonce(n string) bool {
+	o.proving.Lock()
+	defer o.proving.Unlock()
+	end, ok := o.nonces[n]
+	delete(o.nonces, n)
+	return ok && o.b.Clock.SinceBoot() < end
 }
 
 // checkProof verifies the person's proof of one management request.
-func (ch *channel) checkProof(method string, m wire.Managed) *wire.Error {
+func (o *operator) checkProof(method string, m wire.Managed) *wire.Error {
 	if m.Proof == nil {
 		return wire.NewError(wire.CodeProofRequired)
 	}
-	return ch.checkMAC(method, approval.ProofMessage(method, m.Request, m.Proof.Nonce), m.Proof)
+	return o.checkMAC(method, approval.ProofMessage(method, m.Request, m.Proof.Nonce), m.Proof)
 }
 
-func (ch *channel) checkMAC(method string, message []byte, p *wire.Proof) *wire.Error {
-	b := ch.b
+func (o *operator) checkMAC(method string, message []byte, p *wire.Proof) *wire.Error {
+	b := o.b
 	if b.state() == nil {
 		return wire.NewError(wire.CodeLocked)
 	}
-	if !ch.takeNonce(p.Nonce) {
+	if !o.takeNonce(p.Nonce) {
 		return wire.Errorf(wire.CodeProofInvalid, "The proof's nonce is unknown, used or too old.")
 	}
 	defer b.use()()
-	err := b.proofs.try(ch.processKey(), ch.closed, func() error { return b.Vault.VerifyProof(message, p.MAC) })
+	err := b.proofs.try(o.who.processKey(), o.who.gone(), func() error { return b.Vault.VerifyProof(message, p.MAC) })
 	if errors.Is(err, errTrying) {
 		return tooManyTries()
 	}
@@ -87,11 +86,6 @@ func (ch *channel) checkMAC(method string, message []byte, p *wire.Proof) *wire.
 	return nil
 }
 
-// processKey names the process on the channel.
-func (ch *channel) processKey() string {
-	return subjectKey(action.Caller{Peer: ch.peer.Evidence()})
-}
-
 func tooManyTries() *wire.Error {
 	e := wire.Errorf(wire.CodeBusy, "Another proof of this process is being tried.")
 	e.NextStep = "Wait for its answer."
@@ -99,16 +93,16 @@ func tooManyTries() *wire.Error {
 }
 
 // mayRead reports whether a proof has opened reading on this channel.
-func (ch *channel) mayRead() bool {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	return ch.b.Clock.SinceBoot() < ch.reading
+func (o *operator) mayRead() bool {
+	o.proving.Lock()
+	defer o.proving.Unlock()
+	return o.b.Clock.SinceBoot() < o.reading
 }
 
-func (ch *channel) openReading() {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	ch.reading = ch.b.Clock.SinceBoot() + readingLife
+func (o *operator) openReading() {
+	o.proving.Lock()
+	defer o.proving.Unlock()
+	o.reading = o.b.Clock.SinceBoot() + readingLife
 }
 
 var errGone = errors.New("the channel was closed before its proof was tried")

@@ -9,7 +9,9 @@ import (
 )
 
 func idleChannel() *channel {
-	return &channel{b: &Broker{Config: Config{Clock: session.SystemClock{}}}, id: session.NewChannel(), slot: make(chan struct{}, 1)}
+	ch := &channel{b: &Broker{Config: Config{Clock: session.SystemClock{}}}, id: session.NewChannel(), slot: make(chan struct{}, 1)}
+	ch.operator = newOperator(ch.b, ch)
+	return ch
 }
 
 // One process gets its share, and what it gives back it may take again.
