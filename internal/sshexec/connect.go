@@ -13,8 +13,6 @@ import (
 	"unicode"
 
 	"golang.org/x/crypto/ssh"
-
-	"github.com/yett-broker/yett/internal/action"
 )
 
 // link is one authenticated connection.
@@ -43,32 +41,41 @@ func (t *traffic) silence() time.Duration {
 	return time.Since(t.begin) - time.Duration(t.heard.Load())
 }
 
-// converse authenticates over conn, opens a session and runs r in it.
+// connect makes a new connection to t, proves the host and authenticates with s
+// and nothing else. Nothing but that was sent when it returns, and ctx does not
+// hold the connection any more.
 //
 // ssh.ClientConfig.Timeout ends with the TCP connection, so the deadline of
 // the handshake is kept here: when it passes, or when the caller gives up, the
 // connection is closed, which ends every read and write on it.
-func converse(ctx context.Context, conn net.Conn, t Target, keys []ssh.PublicKey, s ssh.Signer, r action.SSH) (*Result, error) {
+func (e *Executor) connect(ctx context.Context, t Target, s ssh.Signer) (*link, error) {
+	keys, err := parseHostKeys(t.HostKeys)
+	if err != nil {
+		return nil, &Error{Code: CodeHostKey, Cause: err}
+	}
+	signer, err := onlyModern(s)
+	if err != nil {
+		return nil, &Error{Code: CodeAuth, Cause: err}
+	}
+	conn, err := e.dial(ctx, t)
+	if err != nil {
+		return nil, err
+	}
 	hctx, cancel := context.WithTimeoutCause(ctx, t.HandshakeTimeout,
 		fmt.Errorf("no complete handshake within %s: %w", t.HandshakeTimeout, context.DeadlineExceeded))
 	defer cancel()
 	stop := context.AfterFunc(hctx, func() { conn.Close() })
 	defer stop()
-
-	l, err := handshake(conn, t, keys, s)
+	l, err := handshake(conn, t, keys, signer)
 	if err != nil {
+		conn.Close()
 		return nil, refused(hctx, err)
 	}
-	defer l.Close()
-	ch, reqs, err := l.OpenChannel("session", nil)
-	if err != nil {
-		return nil, refused(hctx, fmt.Errorf("opening a session: %w", err))
-	}
 	if !stop() { // hctx has ended, and the connection with it
-		go ssh.DiscardRequests(reqs)
+		l.Close()
 		return nil, &Error{Code: CodeUpstream, Cause: context.Cause(hctx)}
 	}
-	return l.run(ctx, ch, reqs, t, r)
+	return l, nil
 }
 
 // authError is a failure of authentication, as opposed to a connection that

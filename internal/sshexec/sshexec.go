@@ -133,20 +133,16 @@ func (e *Executor) Do(ctx context.Context, t Target, s ssh.Signer, r action.SSH)
 	if err != nil {
 		return nil, &Error{Code: CodeInternal, Cause: err}
 	}
-	keys, err := parseHostKeys(t.HostKeys)
-	if err != nil {
-		return nil, &Error{Code: CodeHostKey, Cause: err}
-	}
-	signer, err := onlyModern(s)
-	if err != nil {
-		return nil, &Error{Code: CodeAuth, Cause: err}
-	}
-	conn, err := e.dial(ctx, t)
+	l, err := e.connect(ctx, t, s)
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close()
-	return converse(ctx, conn, t, keys, signer, r)
+	defer l.Close()
+	ch, reqs, err := l.open(ctx, t.HandshakeTimeout)
+	if err != nil {
+		return nil, err
+	}
+	return l.run(ctx, ch, reqs, t, r)
 }
 
 // complete fills in the limits that t leaves open.
