@@ -15,11 +15,17 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// link is one authenticated connection.
+// link is one authenticated connection to a host that proved itself, directly
+// or through others. Closing it closes the one connection that leaves this
+// machine, and with it everything that runs inside.
 type link struct {
 	ssh.Conn
 	traffic *traffic
+	hostKey string   // what the host proved itself by
+	bottom  net.Conn // the connection from this machine
 }
+
+func (l *link) Close() error { return l.bottom.Close() }
 
 // traffic is a connection that knows when it last heard from the other end.
 type traffic struct {
@@ -41,41 +47,59 @@ func (t *traffic) silence() time.Duration {
 	return time.Since(t.begin) - time.Duration(t.heard.Load())
 }
 
-// connect makes a new connection to t, proves the host and authenticates with s
-// and nothing else. Nothing but that was sent when it returns, and ctx does not
-// hold the connection any more.
-//
-// ssh.ClientConfig.Timeout ends with the TCP connection, so the deadline of
-// the handshake is kept here: when it passes, or when the caller gives up, the
-// connection is closed, which ends every read and write on it.
+// connect makes a new connection to t: it proves every host of the way, from the
+// first on, and authenticates at each with its own key and nothing else. Nothing
+// is dialled before all of the way makes sense. Nothing but that was sent when
+// it returns, and ctx does not hold the connection any more.
 func (e *Executor) connect(ctx context.Context, t Target, s ssh.Signer) (*link, error) {
-	keys, err := parseHostKeys(t.HostKeys)
-	if err != nil {
-		return nil, &Error{Code: CodeHostKey, Cause: err}
+	way, fail := t.way(s)
+	if fail != nil {
+		return nil, fail
 	}
-	signer, err := onlyModern(s)
-	if err != nil {
-		return nil, &Error{Code: CodeAuth, Cause: err}
+	conn, fail := e.dial(ctx, way[0], t.DialTimeout)
+	if fail != nil {
+		return nil, fail.at(way[0])
 	}
-	conn, err := e.dial(ctx, t)
-	if err != nil {
-		return nil, err
-	}
-	hctx, cancel := context.WithTimeoutCause(ctx, t.HandshakeTimeout,
-		fmt.Errorf("no complete handshake within %s: %w", t.HandshakeTimeout, context.DeadlineExceeded))
-	defer cancel()
-	stop := context.AfterFunc(hctx, func() { conn.Close() })
-	defer stop()
-	l, err := handshake(conn, t, keys, signer)
-	if err != nil {
-		conn.Close()
-		return nil, refused(hctx, err)
-	}
-	if !stop() { // hctx has ended, and the connection with it
-		l.Close()
-		return nil, &Error{Code: CodeUpstream, Cause: context.Cause(hctx)}
+	bottom := conn
+	var l *link
+	for i, h := range way {
+		if i > 0 {
+			if conn, fail = l.onward(ctx, h, t.DialTimeout); fail != nil {
+				bottom.Close()
+				return nil, fail.at(way[i-1])
+			}
+		}
+		fail = within(ctx, t.HandshakeTimeout, "no complete handshake", bottom, func() (err error) {
+			l, err = handshake(conn, h)
+			return err
+		})
+		if fail != nil {
+			bottom.Close()
+			return nil, fail.at(h)
+		}
+		l.bottom = bottom
 	}
 	return l, nil
+}
+
+// within does one step of connecting under a deadline of its own.
+//
+// ssh.ClientConfig.Timeout ends with the TCP connection, so the deadline is kept
+// here: when it passes, or when the caller gives up, the connection from this
+// machine is closed, which ends every read and write on it and inside of it.
+func within(ctx context.Context, limit time.Duration, missing string, bottom net.Conn, step func() error) *Error {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit,
+		fmt.Errorf("%s within %s: %w", missing, limit, context.DeadlineExceeded))
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { bottom.Close() })
+	defer stop()
+	if err := step(); err != nil {
+		return refused(ctx, err)
+	}
+	if !stop() { // ctx has ended, and the connection with it
+		return &Error{Code: CodeUpstream, Cause: context.Cause(ctx)}
+	}
+	return nil
 }
 
 // authError is a failure of authentication, as opposed to a connection that
@@ -92,21 +116,24 @@ func (e *authError) Error() string {
 
 func (e *authError) Unwrap() error { return e.err }
 
-// handshake proves the host, then authenticates with s and nothing else.
-func handshake(conn net.Conn, t Target, keys []ssh.PublicKey, s ssh.Signer) (*link, error) {
-	tc := &traffic{Conn: conn, begin: time.Now()}
+// handshake proves the host, then authenticates with its key and nothing else.
+func handshake(conn net.Conn, h hop) (*link, error) {
+	l := &link{traffic: &traffic{Conn: conn, begin: time.Now()}, bottom: conn}
 	offer := &offer{}
-	c, chans, reqs, err := ssh.NewClientConn(tc, t.Address, &ssh.ClientConfig{
-		User:              t.User,
-		Auth:              []ssh.AuthMethod{ssh.PublicKeys(eachAlgorithm(s)...)},
-		AuthCallback:      offer.next,
-		HostKeyCallback:   exactly(keys),
-		HostKeyAlgorithms: hostKeyAlgorithms(keys),
+	c, chans, reqs, err := ssh.NewClientConn(l.traffic, h.address, &ssh.ClientConfig{
+		User:         h.user,
+		Auth:         []ssh.AuthMethod{ssh.PublicKeys(eachAlgorithm(h.signer)...)},
+		AuthCallback: offer.next,
+		HostKeyCallback: func(_ string, _ net.Addr, presented ssh.PublicKey) error {
+			l.hostKey = describe(presented)
+			return h.trust.judge(presented, time.Now())
+		},
+		HostKeyAlgorithms: h.trust.algorithms(),
 		ClientVersion:     "SSH-2.0-Yett",
 	})
 	if err != nil {
 		if offer.answered && !brokenOff(err) {
-			err = &authError{signatures: algorithmsOf(s), err: err}
+			err = &authError{signatures: algorithmsOf(h.signer), err: err}
 		}
 		return nil, err
 	}
@@ -118,7 +145,8 @@ func handshake(conn net.Conn, t Target, keys []ssh.PublicKey, s ssh.Signer) (*li
 			nc.Reject(ssh.Prohibited, "not offered")
 		}
 	}()
-	return &link{Conn: c, traffic: tc}, nil
+	l.Conn = c
+	return l, nil
 }
 
 // offer follows the host's answers to the one key that it is offered.

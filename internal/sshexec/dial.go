@@ -12,30 +12,33 @@ import (
 	"github.com/yett-broker/yett/internal/dialrule"
 )
 
-// dial resolves the target once, judges every address, and connects to one of
-// exactly these addresses.
-func (e *Executor) dial(ctx context.Context, t Target) (net.Conn, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, t.DialTimeout,
-		fmt.Errorf("no connection within %s: %w", t.DialTimeout, context.DeadlineExceeded))
+// dial resolves the address of a host once, judges every answer, and connects
+// to one of exactly these.
+func (e *Executor) dial(ctx context.Context, h hop, limit time.Duration) (net.Conn, *Error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, noConnection(limit))
 	defer cancel()
-	addrs, port, err := e.lookUp(ctx, t.Address)
+	addrs, port, err := e.lookUp(ctx, h.address)
 	if err != nil {
 		return nil, &Error{Code: CodeUpstream, Cause: whyEnded(ctx, err)}
 	}
-	rule := dialrule.Rule{Private: t.Private, OwnPorts: e.ownPorts}
+	rule := dialrule.Rule{Private: h.private, OwnPorts: e.ownPorts}
 	for _, a := range addrs {
 		if err := rule.Check(netip.AddrPortFrom(a, port)); err != nil {
-			return nil, &Error{Code: CodeTargetBlocked, Cause: fmt.Errorf("dialling %s: %w", t.Address, err)}
+			return nil, &Error{Code: CodeTargetBlocked, Cause: fmt.Errorf("dialling %s: %w", h.address, err)}
 		}
 	}
 	conn, err := dialOne(ctx, rule, addrs, port)
 	if _, refused := errors.AsType[*dialrule.Refusal](err); refused {
-		return nil, &Error{Code: CodeTargetBlocked, Cause: fmt.Errorf("dialling %s: %w", t.Address, err)}
+		return nil, &Error{Code: CodeTargetBlocked, Cause: fmt.Errorf("dialling %s: %w", h.address, err)}
 	}
 	if err != nil {
 		return nil, &Error{Code: CodeUpstream, Cause: whyEnded(ctx, err)}
 	}
 	return conn, nil
+}
+
+func noConnection(limit time.Duration) error {
+	return fmt.Errorf("no connection within %s: %w", limit, context.DeadlineExceeded)
 }
 
 func (e *Executor) lookUp(ctx context.Context, address string) ([]netip.Addr, uint16, error) {

@@ -115,7 +115,7 @@ func TestNothingIsSentOnceTheCallIsGivenUp(t *testing.T) {
 	commands := make(chan string, 1)
 	host := generate(t)
 	conn := dialHost(t, host, commands)
-	l, err := handshake(conn, Target{Address: "host:22", User: "u"}, []ssh.PublicKey{host.PublicKey()}, generate(t))
+	l, err := handshake(conn, hop{address: "host:22", user: "u", trust: trust{keys: []ssh.PublicKey{host.PublicKey()}}, signer: generate(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

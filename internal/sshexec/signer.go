@@ -46,7 +46,7 @@ func onlyModern(s ssh.Signer) (ssh.Signer, error) {
 	if s == nil {
 		return nil, errors.New("no key was given")
 	}
-	if s.PublicKey().Type() != ssh.KeyAlgoRSA {
+	if t := s.PublicKey().Type(); t != ssh.KeyAlgoRSA && t != ssh.CertAlgoRSAv01 {
 		return s, nil
 	}
 	if _, ok := s.(sha2Signer); ok {

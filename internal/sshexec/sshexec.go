@@ -1,13 +1,15 @@
 // Package sshexec performs one SSH action: one connection, one key, one
-// command. The signer is passed in for the length of one call; the package
-// knows no vault, judges no access and keeps nothing between calls.
+// command. The signers are passed in for the length of one call; the package
+// knows no vault and judges no access.
 //
 // It trusts what the access file says of the host (address, user, host keys)
 // and nobody else. The name service may lie: an address is resolved once,
 // judged, and dialled as judged. The host is untrusted until it has proved one
-// of the listed keys, and its output is untrusted always: it is counted, capped
-// and handed on as bytes. The host gets a signature, a command and its standard
-// input; no agent, no environment, no terminal, and no channel of its own.
+// of the listed keys, or a certificate of a listed authority, and its output is
+// untrusted always: it is counted, capped and handed on as bytes. A host that is
+// reached through others is proved like any other, inside of what they carry:
+// a jump host sees ciphertext. Every host gets the signature of its own key and
+// of no other; no agent, and no channel of its own.
 package sshexec
 
 import (
@@ -44,10 +46,14 @@ const (
 // Target is where a command runs and within which limits. A zero limit means
 // the default.
 type Target struct {
-	Address  string   // host:port
-	User     string   // account on the host
-	HostKeys []string // authorized-key lines without options; exactly these are accepted
-	Private  bool     // loopback and private ranges are named by the access file
+	Address   string   // host:port
+	User      string   // account on the host
+	HostKeys  []string // authorized-key lines without options; exactly these are accepted
+	HostCAs   []string // likewise: keys whose certificates for one of HostNames are accepted
+	HostNames []string // none: the host of Address
+	Revoked   []string // keys that are never accepted, of hosts and of authorities
+	Private   bool     // loopback and private ranges are named by the access file
+	Via       []Hop    // what leads to it; only the first of them is dialled from here
 
 	DialTimeout      time.Duration // name resolution and connecting
 	HandshakeTimeout time.Duration // key exchange, authentication, opening the session
@@ -59,6 +65,15 @@ type Target struct {
 	Sent  func()       // called once the command and all of its input have left; may be nil
 }
 
+// Hop is a host on the way to a target, with the key that it lets in.
+type Hop struct {
+	Name                                  string // what errors call it
+	Address, User                         string
+	HostKeys, HostCAs, HostNames, Revoked []string
+	Private                               bool // counts where this machine dials it
+	Signer                                ssh.Signer
+}
+
 // Result is what came of a command that the host began to run.
 type Result struct {
 	Exit            Exit
@@ -66,7 +81,8 @@ type Result struct {
 	Stderr          []byte
 	StdoutTruncated bool // more came than MaxOutput
 	StderrTruncated bool
-	LeftOpen        bool // a process in the background still held a stream; what it writes later is lost
+	LeftOpen        bool   // a process in the background still held a stream; what it writes later is lost
+	HostKey         string // what the host proved itself by: type and SHA-256 fingerprint
 }
 
 // Exit is how the command ended: exactly one of the three. Unknown is not a
@@ -82,6 +98,7 @@ type Exit struct {
 type Error struct {
 	Code      string
 	MaybeSent bool
+	Hop       string // the jump host that it failed at; empty: the target itself
 	Cause     error
 }
 
@@ -142,7 +159,11 @@ func (e *Executor) Do(ctx context.Context, t Target, s ssh.Signer, r action.SSH)
 	if err != nil {
 		return nil, err
 	}
-	return l.run(ctx, ch, reqs, t, r)
+	res, err := l.run(ctx, ch, reqs, t, r)
+	if res != nil {
+		res.HostKey = l.hostKey
+	}
+	return res, err
 }
 
 // complete fills in the limits that t leaves open.
