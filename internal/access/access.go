@@ -25,9 +25,16 @@ import (
 
 // Kinds of credentials.
 const (
-	KindBearer = "bearer"  // an HTTP bearer token, for one origin
-	KindHeader = "header"  // a value in a header of its own, for one origin
-	KindSSHKey = "ssh-key" // a private key, for the hosts that name it
+	KindBearer       = "bearer"         // an HTTP bearer token, for one origin
+	KindHeader       = "header"         // a value in a header of its own, for one origin
+	KindBasic        = "basic"          // user and password of HTTP Basic, for one origin
+	KindQuery        = "query"          // a value in a query parameter, for one origin
+	KindCookie       = "cookie"         // the value of a cookie, for one origin
+	KindSigV4        = "sigv4"          // an access key that signs requests (AWS Signature Version 4), for one origin
+	KindOAuthClient  = "oauth2-client"  // a client's secret, exchanged for access tokens to one origin
+	KindOAuthRefresh = "oauth2-refresh" // a refresh token, exchanged for access tokens to one origin
+	KindClientSecret = "client-secret"  // the secret of a client that has refresh tokens, for one token endpoint
+	KindSSHKey       = "ssh-key"        // a private key, for the hosts that name it
 )
 
 // How often a person is asked: once for a session, or for each action.
@@ -46,20 +53,30 @@ type Policy struct {
 // Credential is a declared credential: its name, and the place that its value
 // is for. The value is not here.
 type Credential struct {
-	Name     string
-	Kind     string
-	Origin   Origin // bearer, header
-	Header   string // header: its canonical name
-	Prefix   string // header: what stands before the value
-	Insecure bool   // plain http to other than loopback was asked for
-	Private  bool   // the place may lie in a private address range
+	Name      string
+	Kind      string
+	Origin    Origin    // of every kind but ssh-key and client-secret
+	Insecure  bool      // plain http to other than loopback was asked for
+	Private   bool      // the place may lie in a private address range
+	Transport Transport // what the way to the origin is like
+
+	// Where it stands in a request, by kind.
+	Header    string // header: its canonical name
+	Prefix    string // header: what stands before the value
+	User      string // basic: the user; empty if the value is 'user:password'
+	Parameter string // query
+	Cookie    string // cookie
+	Service   string // sigv4
+	Region    string // sigv4
+	OAuth     *OAuth // oauth2-client, oauth2-refresh; not to be changed
 
 	place string
 }
 
 // Place is the canonical text of where the value may go, and what it is sealed
-// to: 'https://host:port', or for an ssh-key 'user@host:port' of every host
-// that uses it, sorted and joined by commas.
+// to: 'https://host:port'; with OAuth ' token https://host:port/path client ID'
+// behind it; for an ssh-key 'user@host:port' of every host that uses it, sorted
+// and joined by commas.
 func (c Credential) Place() string { return c.place }
 
 // Declared is a credential as the vault needs it.

@@ -68,13 +68,7 @@ func (p *Policy) describe() map[string]map[string]entry {
 		return out
 	}
 	for name, c := range p.credentials {
-		e := entry{{"kind", c.Kind}, {"place", c.place}}
-		if c.Kind == KindHeader {
-			e = append(e, field{"header", c.Header + ": " + strconv.QuoteToASCII(c.Prefix+"…")})
-		}
-		e = e.flag("insecure", c.Insecure, "plain http without protection")
-		e = e.flag("private", c.Private, "may lie in a private network")
-		out["credential"][name] = e
+		out["credential"][name] = c.describe()
 	}
 	for name, h := range p.hosts {
 		e := entry{{"address", h.Address.String()}, {"user", h.User}, {"key", h.Key}}
@@ -86,6 +80,36 @@ func (p *Policy) describe() map[string]map[string]entry {
 		out["capability"][name] = c.describe()
 	}
 	return out
+}
+
+func (c Credential) describe() entry {
+	e := entry{{"kind", c.Kind}, {"place", c.place}}
+	show := func(label, text string) {
+		if text != "" {
+			e = append(e, field{label, text})
+		}
+	}
+	if c.Kind == KindHeader {
+		show("header", c.Header+": "+strconv.QuoteToASCII(c.Prefix+"…"))
+	}
+	if c.User != "" {
+		show("user", strconv.QuoteToASCII(c.User))
+	}
+	show("parameter", c.Parameter)
+	show("cookie", c.Cookie)
+	show("service", c.Service)
+	show("region", c.Region)
+	if o := c.OAuth; o != nil {
+		show("token endpoint", o.Endpoint.String())
+		show("client", o.ClientID)
+		show("client secret", o.Secret)
+		show("proves itself by", o.Auth)
+		e = e.list("scope", o.Scopes, func(s string) string { return s })
+		show("audience", o.Audience)
+	}
+	e = append(e, c.Transport.describe()...)
+	e = e.flag("insecure", c.Insecure, "plain http without protection")
+	return e.flag("private", c.Private, "may lie in a private network")
 }
 
 func (c *Capability) describe() entry {

@@ -46,6 +46,7 @@ func Parse(data []byte) (*Policy, error) {
 		b.capability(t)
 	}
 	b.places(credentials)
+	b.secretPlaces(credentials)
 	if len(doc.problems) > 0 {
 		return nil, doc.sorted()
 	}
@@ -66,79 +67,6 @@ var (
 	methodForm     = regexp.MustCompile("^[A-Z0-9!#$%&'+.^_`|~-]{1,32}$")
 	budgetForm     = regexp.MustCompile(`^([1-9][0-9]{0,8})/([smhd])$`)
 )
-
-// laterKinds have a place in the design but not yet in the program.
-var laterKinds = regexp.MustCompile(`^(basic|query|sigv4|oauth2-[a-z0-9-]+)$`)
-
-func (b *builder) credential(t *table) {
-	checkName(t)
-	kind, ok := t.required("kind")
-	if !ok {
-		return
-	}
-	c := Credential{Name: t.name(), Kind: kind}
-	switch {
-	case kind == KindBearer, kind == KindHeader:
-		if kind == KindHeader {
-			c.Header, c.Prefix = readHeader(t)
-		}
-		c.Insecure = t.boolean("insecure")
-		c.Private = t.boolean("private")
-		if text, ok := t.required("origin"); ok {
-			c.Origin = readOrigin(t, text, c.Insecure)
-			c.Private = c.Private || namesPrivate(c.Origin.Host)
-			c.place = c.Origin.String()
-		}
-	case kind == KindSSHKey:
-		if _, ok := t.take("origin"); ok {
-			t.problem("origin", "an ssh-key has no origin: its place is the hosts that name it")
-		}
-	case laterKinds.MatchString(kind):
-		t.problem("kind", "kind %s is not supported by this release", kind)
-		return // its other keys are not known here
-	default:
-		t.problem("kind", "unknown kind")
-		return
-	}
-	t.finish()
-	b.policy.credentials[c.Name] = c
-}
-
-// maxPrefix is longer than any scheme or parameter name before a value.
-const maxPrefix = 32
-
-// readHeader reads where a credential of kind header stands.
-func readHeader(t *table) (name, prefix string) {
-	if s, ok := t.required("header"); ok {
-		canonical, why := action.CredentialHeader(s)
-		if why != "" {
-			t.problem("header", "%s", why)
-		}
-		name = canonical
-	}
-	prefix, _ = t.optional("prefix")
-	visible := func(c rune) bool { return c >= ' ' && c <= '~' }
-	switch {
-	case len(prefix) > maxPrefix:
-		t.problem("prefix", "is longer than %d characters", maxPrefix)
-	case strings.HasPrefix(prefix, " "), strings.ContainsFunc(prefix, func(c rune) bool { return !visible(c) }):
-		t.problem("prefix", "is visible ASCII and does not begin with a space")
-	}
-	return name, prefix
-}
-
-func readOrigin(t *table, s string, insecure bool) Origin {
-	o, err := parseOrigin(s)
-	switch {
-	case err != nil:
-		t.problem("origin", "%v", err)
-	case o.Scheme == "http" && !o.Loopback() && !insecure:
-		t.problem("origin", "plain http to other than loopback needs insecure = true")
-	case o.Scheme == "https" && insecure:
-		t.problem("insecure", "has no meaning for an https origin")
-	}
-	return o
-}
 
 func (b *builder) host(t *table) {
 	checkName(t)
@@ -230,8 +158,8 @@ func (b *builder) capability(t *table) {
 func (b *builder) httpCapability(t *table, c *Capability) {
 	if s, ok := t.required("credential"); ok {
 		b.reference(t, "credential", "credential", s)
-		if cred, ok := b.policy.credentials[s]; ok && cred.Kind == KindSSHKey {
-			t.problem("credential", "credential %s is an ssh-key", s)
+		if cred, ok := b.policy.credentials[s]; ok && !cred.HasOrigin() {
+			t.problem("credential", "credential %s is of kind %s, which has no origin", s, cred.Kind)
 		}
 		c.Credential = s
 	}

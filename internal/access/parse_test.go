@@ -159,7 +159,12 @@ func TestEmptyFileAllowsNothing(t *testing.T) {
 // edit replaces the one line of good that begins with a key, within a table.
 func edit(t *testing.T, table, key, replacement string) (file string, line int) {
 	t.Helper()
-	lines := strings.Split(good, "\n")
+	return editFile(t, good, table, key, replacement)
+}
+
+func editFile(t *testing.T, file, table, key, replacement string) (string, int) {
+	t.Helper()
+	lines := strings.Split(file, "\n")
 	at := slices.Index(lines, "["+table+"]")
 	if at < 0 {
 		t.Fatalf("no [%s]", table)
@@ -177,9 +182,6 @@ func edit(t *testing.T, table, key, replacement string) (file string, line int) 
 func TestProblemsByLine(t *testing.T) {
 	const read, dev, status = `capability."http:billing.read"`, `capability."http:dev.all"`, `capability."ssh:web1.status"`
 	for _, c := range []struct{ table, key, replacement, message string }{
-		{"credential.billing", "kind", `kind = "basic"`, "not supported by this release"},
-		{"credential.billing", "kind", `kind = "oauth2-refresh"`, "not supported by this release"},
-		{"credential.billing", "kind", `kind = "sigv4"`, "not supported by this release"},
 		{"credential.billing", "kind", `kind = "bearrer"`, "unknown kind"},
 		{"credential.billing", "kind", `kind = 7`, "must be a string"},
 		{"credential.billing", "kind", `kind = ""`, "must not be empty"},
@@ -205,7 +207,7 @@ func TestProblemsByLine(t *testing.T) {
 		{"host.web1", "host_keys", `host_keys = ["` + keyA + `", "` + keyA + ` again"]`, "twice"},
 
 		{read, "credential", `credential = "nobody"`, "there is no [credential.…]"},
-		{read, "credential", `credential = "deploy-key"`, "is an ssh-key"},
+		{read, "credential", `credential = "deploy-key"`, "is of kind ssh-key, which has no origin"},
 		{read, "methods", `methods = []`, "must not be empty"},
 		{read, "methods", `methods = ["get"]`, "upper case"},
 		{read, "methods", `methods = ["*"]`, "upper case"},

@@ -165,4 +165,5 @@ func (t *table) finish() {
 }
 
 // secretKeys are where people put values that do not belong in the file.
-var secretKeys = []string{"value", "secret", "token", "password", "passphrase", "api_key", "apikey", "private_key", "bearer"}
+var secretKeys = []string{"value", "secret", "token", "password", "passphrase", "api_key", "apikey", "private_key", "bearer",
+	"client_secret", "refresh_token", "access_token", "secret_access_key"}
