@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"strings"
+	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -33,7 +33,8 @@ func run(args []string, stdin, stdout, stderr *os.File) int {
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	return a.finish(root.ExecuteContext(ctx))
+	command, err := root.ExecuteContextC(ctx)
+	return a.finish(command, args, err)
 }
 
 // Exit codes.
@@ -47,11 +48,6 @@ const (
 	exitWaited      = 6
 )
 
-// usageError is a wrong call of the command line.
-type usageError struct{ cause error }
-
-func (e usageError) Error() string { return e.cause.Error() }
-
 // errWaited is returned when the command itself waited for a person in vain.
 var errWaited = errors.New("nobody decided in time")
 
@@ -61,7 +57,7 @@ type reported struct{ code int }
 func (reported) Error() string { return "reported" }
 
 // finish prints a failure and chooses the exit code: the only place that does.
-func (a *app) finish(err error) int {
+func (a *app) finish(command *cobra.Command, args []string, err error) int {
 	var fail *wire.Error
 	var usage usageError
 	var done reported
@@ -71,7 +67,8 @@ func (a *app) finish(err error) int {
 	case errors.As(err, &done):
 		return done.code
 	case errors.As(err, &usage):
-		a.printError(&wire.Error{Code: "usage", Message: usage.Error(), NextStep: "yett --help lists the commands, yett COMMAND --help their flags."})
+		a.json = a.json || slices.Contains(args, "--json") // a flag before it may have ended the parsing
+		a.printError(&wire.Error{Code: "usage", Message: usage.Error(), NextStep: rightForm(command)})
 		return exitUsage
 	case errors.Is(err, errWaited):
 		a.printError(&wire.Error{Code: wire.ReasonApprovalExpired, Message: err.Error(), NextStep: "List what waits: yett pending."})
@@ -120,11 +117,14 @@ func newRoot(a *app) *cobra.Command {
 			if c.Flags().Changed("passphrase-fd") && a.passFD < 0 {
 				return usageError{errors.New("--passphrase-fd must not be negative")}
 			}
+			if err := c.ValidateFlagGroups(); err != nil {
+				return wrongGroup(err)
+			}
 			return nil
 		},
 	}
 	root.SetVersionTemplate("yett {{.Version}}\n")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return wrongFlag(err) })
+	root.SetFlagErrorFunc(wrongFlag)
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.home, "home", "", "keep everything in `DIR`: for tests; shown on every card")
 	flags.BoolVar(&a.json, "json", false, "print JSON")
@@ -140,29 +140,4 @@ func newRoot(a *app) *cobra.Command {
 	usageErrors(root)
 	a.completeWords(root)
 	return root
-}
-
-// usageErrors marks wrong arguments as wrong calls, with the exit code for it.
-func usageErrors(c *cobra.Command) {
-	if check := c.Args; check != nil {
-		c.Args = func(c *cobra.Command, args []string) error {
-			if err := check(c, args); err != nil {
-				return usageError{err}
-			}
-			return nil
-		}
-	}
-	for _, sub := range c.Commands() {
-		usageErrors(sub)
-	}
-}
-
-// wrongFlag is a flag that cannot be read; a length without a unit is the usual
-// one, and the parser's words do not say what to write.
-func wrongFlag(err error) error {
-	var bad interface{ GetValue() string }
-	if errors.As(err, &bad) && strings.Contains(err.Error(), "missing unit in duration") {
-		return usageError{fmt.Errorf("%w; write %sm for minutes or %sh for hours", err, bad.GetValue(), bad.GetValue())}
-	}
-	return usageError{err}
 }
