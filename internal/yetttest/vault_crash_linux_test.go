@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/yett-broker/yett/client"
@@ -326,7 +325,7 @@ func crashes(t *testing.T, calls []string, run func(t *testing.T, f fault)) (poi
 	}
 	seen := map[string]bool{}
 	for i, name := range calls {
-		kinds := []fault{{at: i + 1, kill: true}, {at: i + 1, errno: syscall.ENOSPC, stays: true}, {at: i + 1, errno: syscall.EIO}}
+		kinds := faultsAt(i+1, name)
 		points += len(kinds)
 		if os.Getenv(crashVariable) == "" { // the first call of each name, every second, one kind of fault in turn
 			if seen[name] {
@@ -337,7 +336,7 @@ func crashes(t *testing.T, calls []string, run func(t *testing.T, f fault)) (poi
 			if n%2 == 0 {
 				continue
 			}
-			kinds = kinds[n/2%3 : n/2%3+1]
+			kinds = kinds[n/2%len(kinds):][:1]
 		}
 		for _, f := range kinds {
 			t.Run(fmt.Sprintf("%s (%s)", f, name), func(t *testing.T) { run(t, f) })

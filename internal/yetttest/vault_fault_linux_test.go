@@ -87,19 +87,33 @@ func launch(socket int, args []string) error {
 // fault is what happens at one durable call of a program.
 type fault struct {
 	at    int           // the call, from 1 on; 0 for none
+	half  bool          // half of the write is done; the rest of the fault befalls the other half
 	kill  bool          // the program is killed before the call
 	errno syscall.Errno // or the call fails with this
 	stays bool          // and so does every later one that needs room
 }
 
+// faultsAt are the faults of a call.
+func faultsAt(at int, name string) []fault {
+	list := []fault{{at: at, kill: true}, {at: at, errno: syscall.ENOSPC, stays: true}, {at: at, errno: syscall.EIO}}
+	if name == "write" || name == "pwrite" {
+		list = append(list, fault{at: at, half: true, kill: true}, fault{at: at, half: true, errno: syscall.ENOSPC})
+	}
+	return list
+}
+
 func (f fault) String() string {
+	call := fmt.Sprintf("call %d", f.at)
+	if f.half {
+		call = "the second half of " + call
+	}
 	switch {
 	case f.at == 0:
 		return "no fault"
 	case f.kill:
-		return fmt.Sprintf("killed before call %d", f.at)
+		return "killed before " + call
 	}
-	return fmt.Sprintf("%s at call %d", unix.ErrnoName(f.errno), f.at)
+	return unix.ErrnoName(f.errno) + " at " + call
 }
 
 // injector watches one program.
@@ -110,8 +124,9 @@ type injector struct {
 	mu    sync.Mutex
 	armed bool
 	fault fault
-	calls []string     // since arm
-	files map[int]bool // descriptors between chmod and sync: a write there is to a file
+	calls []string      // since arm
+	files map[int]bool  // descriptors between chmod and sync: a write there is to a file
+	rest  *notification // the write of which half was let through; its other half comes next
 }
 
 // injected makes cmd start under an injector; started is to be called once it
@@ -210,6 +225,13 @@ func (in *injector) watch() {
 func (in *injector) judge(n *notification) (errno syscall.Errno, kill bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	if whole := in.rest; whole != nil {
+		in.rest = nil
+		limitFileSize(n.pid, unix.RLIM_INFINITY)
+		if n.nr == whole.nr && n.args[0] == whole.args[0] {
+			return in.fault.errno, in.fault.kill
+		}
+	}
 	name, fd := durableCalls[uint32(n.nr)], int(n.args[0])
 	switch name {
 	case "chmod":
@@ -227,12 +249,33 @@ func (in *injector) judge(n *notification) (errno syscall.Errno, kill bool) {
 	in.calls = append(in.calls, name)
 	switch k := len(in.calls); {
 	case in.fault.at == 0 || k < in.fault.at:
+	case k == in.fault.at && in.fault.half:
+		in.halve(n, name)
 	case k == in.fault.at:
 		return in.fault.errno, in.fault.kill
 	case in.fault.stays && slices.Contains([]string{"create", "write", "pwrite", "truncate", "link"}, name):
 		return in.fault.errno, false
 	}
 	return 0, false
+}
+
+// halve lets the kernel do half of a write: beyond it lies the limit of the
+// size of files, until the next call. A write without a place is the first one
+// of its file.
+func (in *injector) halve(n *notification, name string) {
+	end := n.args[2] / 2
+	if name == "pwrite" {
+		end += n.args[3]
+	}
+	in.rest = n
+	limitFileSize(n.pid, end)
+}
+
+// limitFileSize changes the soft limit of a process of the same account.
+func limitFileSize(pid uint32, size uint64) {
+	if err := unix.Prlimit(int(pid), unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: size, Max: unix.RLIM_INFINITY}, nil); err != nil {
+		fmt.Fprintln(os.Stderr, "limiting the size of files:", err)
+	}
 }
 
 // serveInjected starts the broker under an injector.
@@ -283,5 +326,23 @@ func TestInjector(t *testing.T) {
 	}
 	if calls, err = run(fault{}); len(calls) != 1 || err != nil || !file("b") {
 		t.Fatalf("without a fault: %v, %v", calls, err)
+	}
+	const write = `import os, sys
+sys.stdin.readline()
+fd = os.open(sys.argv[1], os.O_CREAT | os.O_WRONLY, 0o600)
+print(os.pwrite(fd, b"0123456789", 4), os.pwrite(fd, b"0123456789", 4))`
+	cmd := exec.Command("/usr/bin/env", "python3", "-ISBc", write, dir+"/half")
+	stdin, err := cmd.StdinPipe()
+	must(t, err)
+	var printed bytes.Buffer
+	cmd.Stdout = &printed
+	started := injected(t, cmd)
+	must(t, cmd.Start())
+	in := started()
+	in.arm(fault{at: 2, half: true})
+	stdin.Close()
+	must(t, cmd.Wait())
+	if got := printed.String(); got != "5 10\n" {
+		t.Fatalf("half of a write: %q, %v", got, in.disarm())
 	}
 }

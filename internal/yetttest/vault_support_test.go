@@ -142,7 +142,7 @@ func (b *Broker) rowsWith(passphrase, kind string) (rows []Row) {
 }
 
 // managed wraps a request as the command line does, with a proof or without.
-func managed(t *testing.T, request any, proof *wire.Proof) wire.Managed {
+func managed(t testing.TB, request any, proof *wire.Proof) wire.Managed {
 	t.Helper()
 	raw, err := json.Marshal(request)
 	must(t, err)
