@@ -13,10 +13,11 @@ import (
 // content is the part of the payload that is not keys. A published content is
 // never changed; a change works on a clone.
 type content struct {
-	Policy     []byte  `json:"policy"` // null until one was applied
-	LedgerHead []byte  `json:"ledger_head"`
-	Secrets    []entry `json:"secrets"` // by name
-	Unrecorded []Note  `json:"unrecorded,omitempty"`
+	Policy     []byte     `json:"policy"` // null until one was applied
+	LedgerHead []byte     `json:"ledger_head"`
+	Secrets    []entry    `json:"secrets"` // by name
+	Unrecorded []Note     `json:"unrecorded,omitempty"`
+	Approvers  []Approver `json:"approvers,omitempty"` // as they were added
 }
 
 // entry is one declared secret.
@@ -33,6 +34,7 @@ func (c *content) clone() *content {
 	d := *c
 	d.Secrets = append([]entry(nil), c.Secrets...)
 	d.Unrecorded = append([]Note(nil), c.Unrecorded...)
+	d.Approvers = append([]Approver(nil), c.Approvers...)
 	return &d
 }
 
@@ -49,6 +51,11 @@ func (c *content) check() error {
 	for i, e := range c.Secrets {
 		if i > 0 && c.Secrets[i-1].Name >= e.Name {
 			return errors.New("secrets out of order")
+		}
+	}
+	for i := range c.Approvers {
+		if err := c.Approvers[i].check(); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -45,10 +45,11 @@
 // The payload is, in the clear: the root key, the audit private key and one
 // approval key for each slot in the header's order (32 bytes each), and then a
 // JSON object, again with exactly one encoding, of the applied policy, the
-// ledger head, the secrets and what was done to the file that no ledger knows
-// of yet. Each secret's value is sealed once more by
-// itself, under a key derived from the root key; the associated data is its
-// name, kind and place, so that a value opens for no other place.
+// ledger head, the secrets, what was done to the file that no ledger knows of
+// yet, and the public keys of passkeys that may prove. Each secret's value is
+// sealed once more by itself, under a key derived from the root key; the
+// associated data is its name, kind and place, so that a value opens for no
+// other place.
 //
 // Changing a slot makes a new data key: an old copy of the file together with
 // the old passphrase opens what was in that copy, and nothing later.
