@@ -82,6 +82,7 @@ type SSH struct {
 	Command string        `json:"command"` // exactly what the remote shell receives
 	Stdin   []byte        `json:"stdin,omitempty"`
 	Timeout time.Duration `json:"timeout_ns,omitempty"` // 0: the executor's own limit
+	PTY     bool          `json:"pty,omitempty"`        // the command gets a terminal
 }
 
 // Canonical returns the one serialization of r that is digested and recorded.

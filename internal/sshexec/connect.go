@@ -23,6 +23,7 @@ type link struct {
 	traffic *traffic
 	hostKey string   // what the host proved itself by
 	bottom  net.Conn // the connection from this machine
+	outer   *traffic // what is written to bottom
 }
 
 func (l *link) Close() error { return l.bottom.Close() }
@@ -32,6 +33,7 @@ type traffic struct {
 	net.Conn
 	begin time.Time
 	heard atomic.Int64 // time.Duration since begin
+	muted atomic.Bool  // what is written goes nowhere
 }
 
 func (t *traffic) Read(b []byte) (int, error) {
@@ -62,6 +64,7 @@ func (e *Executor) connect(ctx context.Context, t Target, s ssh.Signer) (*link, 
 	}
 	bottom := conn
 	var l *link
+	var outer *traffic
 	for i, h := range way {
 		if i > 0 {
 			if conn, fail = l.onward(ctx, h, t.DialTimeout); fail != nil {
@@ -77,7 +80,10 @@ func (e *Executor) connect(ctx context.Context, t Target, s ssh.Signer) (*link, 
 			bottom.Close()
 			return nil, fail.at(h)
 		}
-		l.bottom = bottom
+		if l.bottom = bottom; i == 0 {
+			outer = l.traffic
+		}
+		l.outer = outer
 	}
 	return l, nil
 }
@@ -119,6 +125,7 @@ func (e *authError) Unwrap() error { return e.err }
 // handshake proves the host, then authenticates with its key and nothing else.
 func handshake(conn net.Conn, h hop) (*link, error) {
 	l := &link{traffic: &traffic{Conn: conn, begin: time.Now()}, bottom: conn}
+	l.outer = l.traffic
 	offer := &offer{}
 	c, chans, reqs, err := ssh.NewClientConn(l.traffic, h.address, &ssh.ClientConfig{
 		User:         h.user,

@@ -129,7 +129,7 @@ func TestNothingIsSentOnceTheCallIsGivenUp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = l.run(ctx, ch, reqs, tg, action.SSH{Command: "x"})
+	_, _, err = newPool().adopt(l, "", tg).run(ctx, ch, reqs, tg, action.SSH{Command: "x"})
 	var e *Error
 	if !errors.As(err, &e) || e.MaybeSent || !errors.Is(err, context.Canceled) {
 		t.Errorf("err = %v, want one that knows that nothing was sent", err)

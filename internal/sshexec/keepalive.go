@@ -9,9 +9,10 @@ import (
 // missed is how many unanswered keepalives make a dead link.
 const missed = 3
 
-// watchSilence asks the host for a sign of life at every interval and abandons
-// the call when nothing at all has come for several of them. Without it a link
-// that drops packets holds the call until the command's own limit.
+// watchSilence asks the host for a sign of life at every interval until ctx
+// ends, and abandons the link when nothing at all has come for several of them.
+// Without it a link that drops packets holds a call until the command's own
+// limit, and a kept one is found out only when it is needed.
 func (l *link) watchSilence(ctx context.Context, every time.Duration, abandon context.CancelCauseFunc) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -37,4 +38,13 @@ func (l *link) watchSilence(ctx context.Context, every time.Duration, abandon co
 		default: // the last one is still on its way
 		}
 	}
+}
+
+// Write sends nothing any more once the link is muted, and does not say so: the
+// other end's words are still awaited, and a failed write would end them.
+func (t *traffic) Write(b []byte) (int, error) {
+	if t.muted.Load() {
+		return len(b), nil
+	}
+	return t.Conn.Write(b)
 }

@@ -24,10 +24,37 @@ type output struct {
 	drained        <-chan struct{} // both streams ended
 }
 
-// stream is what is kept of one of them.
+// stream is what is kept of one of them: its beginning, and when more came than
+// that its end too.
 type stream struct {
-	kept      []byte
-	truncated bool
+	kept  []byte
+	total int64
+	tail  ring
+}
+
+func (s *stream) truncated() bool { return s.total > int64(len(s.kept)) }
+
+// ring keeps the last TailOutput bytes of what came after the beginning.
+type ring struct {
+	bytes []byte
+	next  int // where the oldest byte stands, once the ring is full
+}
+
+func (r *ring) write(b []byte) {
+	if len(b) > TailOutput {
+		b = b[len(b)-TailOutput:]
+	}
+	fits := min(len(b), TailOutput-len(r.bytes))
+	r.bytes = append(r.bytes, b[:fits]...)
+	for b = b[fits:]; len(b) > 0; {
+		n := copy(r.bytes[r.next:], b)
+		b, r.next = b[n:], (r.next+n)%TailOutput
+	}
+}
+
+// end returns the bytes in their order.
+func (r *ring) end() []byte {
+	return append(r.bytes[r.next:len(r.bytes):len(r.bytes)], r.bytes[:r.next]...)
 }
 
 // drainBoth begins to read both streams, each for itself and to its end.
@@ -44,8 +71,8 @@ func drainBoth(ch ssh.Channel, limit int64) *output {
 	return o
 }
 
-// drain keeps at most limit bytes. Past these it goes on reading, so that the
-// command does not block on a full stream.
+// drain keeps at most limit bytes, and the end. Past these it goes on reading,
+// so that the command does not block on a full stream.
 func (s *stream) drain(r io.Reader, limit int64, arrived chan<- struct{}) {
 	chunk := make([]byte, 32<<10)
 	for {
@@ -53,7 +80,8 @@ func (s *stream) drain(r io.Reader, limit int64, arrived chan<- struct{}) {
 		if n > 0 {
 			keep := min(int64(n), limit-int64(len(s.kept)))
 			s.kept = append(s.kept, chunk[:keep]...)
-			s.truncated = s.truncated || keep < int64(n)
+			s.tail.write(chunk[keep:n])
+			s.total += int64(n)
 			select {
 			case arrived <- struct{}{}:
 			default: // told already

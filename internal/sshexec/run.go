@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -16,30 +17,84 @@ import (
 // errRefusedCommand is the host's own word that nothing was started.
 var errRefusedCommand = errors.New("the host refused to run a command")
 
+// errRefusedTerminal likewise: without the terminal the command was not sent.
+var errRefusedTerminal = errors.New("the host gives no terminal")
+
 // run sends the command and stays until its end is known, the time is up, the
 // link falls silent or ctx ends. The last three close the connection, and with
-// it ends every goroutine below.
-func (l *link) run(ctx context.Context, ch ssh.Channel, reqs <-chan *ssh.Request, t Target, r action.SSH) (*Result, error) {
+// it ends every goroutine below. clean tells that the host has closed the
+// channel of a command whose end it told, so that nothing of it is left on the
+// connection.
+func (k *kept) run(ctx context.Context, ch ssh.Channel, reqs <-chan *ssh.Request, t Target, r action.SSH) (res *Result, clean bool, err error) {
 	limit := t.RunTimeout
 	if r.Timeout > 0 {
 		limit = r.Timeout
 	}
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	defer func() {
+		if !clean {
+			k.Close()
+		}
+	}()
 	ctx, cancel := context.WithTimeoutCause(ctx, limit,
 		fmt.Errorf("the command did not end within %s: %w", limit, context.DeadlineExceeded))
 	defer cancel()
-	ctx, abandon := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(ctx, func() { l.Close() })
-	defer stop()
-	defer l.Close()
+	ctx, release := k.hold(ctx, t.Quiet)
+	defer release()
 
-	exits := make(chan Exit, 1)
-	wg.Go(func() { watchExit(reqs, exits) })
-	wg.Go(func() { l.watchSilence(ctx, t.Keepalive, abandon) })
+	exits, closed := make(chan Exit, 1), make(chan struct{})
+	wg.Go(func() {
+		defer close(closed)
+		watchExit(reqs, exits)
+	})
 	out := drainBoth(ch, t.MaxOutput)
 	wg.Go(func() { <-out.drained })
 
+	input, err := k.start(ctx, ch, t, r)
+	if err != nil {
+		return nil, false, err
+	}
+	wg.Go(func() {
+		// A command need not read its input; that is not a failure of ours.
+		_, failed := ch.Write(input)
+		if ch.CloseWrite() == nil && failed == nil {
+			t.Sent()
+		}
+	})
+	res, err = k.await(ctx, exits, out)
+	return res, err == nil && !res.LeftOpen && isClosed(ctx, closed), err
+}
+
+// hold makes a context that ends also when the link is given up as dead, and
+// whose end closes the connection. After quiet not a byte leaves.
+func (k *kept) hold(ctx, quiet context.Context) (context.Context, func()) {
+	ctx, abandon := context.WithCancelCause(ctx)
+	stops := []func() bool{
+		context.AfterFunc(k.silent, func() { abandon(context.Cause(k.silent)) }),
+		context.AfterFunc(ctx, func() { k.Close() }),
+		context.AfterFunc(quiet, func() { k.outer.muted.Store(true) }),
+	}
+	return ctx, func() {
+		for _, stop := range stops {
+			stop()
+		}
+	}
+}
+
+// start sends everything up to the command, and returns what its standard input
+// is to get.
+func (k *kept) start(ctx context.Context, ch ssh.Channel, t Target, r action.SSH) (input []byte, err error) {
+	input = r.Stdin
+	if r.PTY {
+		switch ok, err := ch.SendRequest("pty-req", true, terminal()); {
+		case err != nil:
+			return nil, &Error{Code: CodeUpstream, Cause: whyEnded(ctx, fmt.Errorf("asking for a terminal: %w", err))}
+		case !ok:
+			return nil, &Error{Code: CodeUpstream, Cause: errRefusedTerminal}
+		}
+		input = typed(r.Stdin)
+	}
 	if ctx.Err() != nil {
 		return nil, &Error{Code: CodeUpstream, Cause: context.Cause(ctx)}
 	}
@@ -55,31 +110,26 @@ func (l *link) run(ctx context.Context, ch ssh.Channel, reqs <-chan *ssh.Request
 	case !started:
 		return nil, &Error{Code: CodeUpstream, Cause: errRefusedCommand}
 	}
-	wg.Go(func() {
-		// A command need not read its input; that is not a failure of ours.
-		_, failed := ch.Write(r.Stdin)
-		if ch.CloseWrite() == nil && failed == nil {
-			t.Sent()
-		}
-	})
-	return l.await(ctx, exits, out)
+	return input, nil
 }
 
 // await makes the result once the host has told the end of the command, or
 // can tell it no more.
-func (l *link) await(ctx context.Context, exits <-chan Exit, out *output) (*Result, error) {
+func (k *kept) await(ctx context.Context, exits <-chan Exit, out *output) (*Result, error) {
 	exit, known := <-exits
 	abandoned := ctx.Err() != nil
 	if known {
 		out.settle(ctx)
 	}
 	leftOpen := known && !out.ended()
-	l.Close()
+	if !known || leftOpen {
+		k.Close()
+	}
 	<-out.drained
 	res := &Result{
 		Exit:   exit,
-		Stdout: out.stdout.kept, StdoutTruncated: out.stdout.truncated,
-		Stderr: out.stderr.kept, StderrTruncated: out.stderr.truncated,
+		Stdout: out.stdout.kept, StdoutTruncated: out.stdout.truncated(), StdoutTotal: out.stdout.total, StdoutTail: out.stdout.tail.end(),
+		Stderr: out.stderr.kept, StderrTruncated: out.stderr.truncated(), StderrTotal: out.stderr.total, StderrTail: out.stderr.tail.end(),
 		LeftOpen: leftOpen,
 	}
 	if known {
@@ -90,6 +140,20 @@ func (l *link) await(ctx context.Context, exits <-chan Exit, out *output) (*Resu
 		return res, &Error{Code: CodeUpstream, MaybeSent: true, Cause: context.Cause(ctx)}
 	}
 	return res, nil
+}
+
+// isClosed waits a moment for the host to close the channel, which it does
+// right after the streams have ended.
+func isClosed(ctx context.Context, closed <-chan struct{}) bool {
+	moment := time.NewTimer(100 * time.Millisecond)
+	defer moment.Stop()
+	select {
+	case <-closed:
+		return ctx.Err() == nil
+	case <-moment.C:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // watchExit sends the first word about the end of the command, and closes

@@ -1,6 +1,7 @@
-// Package sshexec performs one SSH action: one connection, one key, one
-// command. The signers are passed in for the length of one call; the package
-// knows no vault and judges no access.
+// Package sshexec performs one SSH action: a command, or the copy of one file.
+// The signers are passed in for the length of one call; the package knows no
+// vault and judges no access. Between calls it keeps nothing but connections,
+// each for one session, place and key, and used by one call at a time.
 //
 // It trusts what the access file says of the host (address, user, host keys)
 // and nobody else. The name service may lie: an address is resolved once,
@@ -40,8 +41,11 @@ const (
 	DefaultHandshakeTimeout = 15 * time.Second
 	DefaultRunTimeout       = 60 * time.Second
 	DefaultKeepalive        = 10 * time.Second
-	DefaultMaxOutput        = 1 << 20
+	DefaultMaxOutput        = 10 << 20
 )
+
+// TailOutput is how much of the end of a truncated stream is kept.
+const TailOutput = 64 << 10
 
 // Target is where a command runs and within which limits. A zero limit means
 // the default.
@@ -55,6 +59,8 @@ type Target struct {
 	Private   bool     // loopback and private ranges are named by the access file
 	Via       []Hop    // what leads to it; only the first of them is dialled from here
 
+	Session string // whose action it is: its connections serve nobody else; empty: none is kept
+
 	DialTimeout      time.Duration // name resolution and connecting
 	HandshakeTimeout time.Duration // key exchange, authentication, opening the session
 	RunTimeout       time.Duration // the command, unless the action brings a limit of its own
@@ -63,6 +69,10 @@ type Target struct {
 
 	Begin func() error // asked right before the command leaves; an error means that it may not; may be nil
 	Sent  func()       // called once the command and all of its input have left; may be nil
+
+	// Quiet, when it is done, lets not one byte leave any more, while the answer
+	// to what has left is still awaited until the call's own context ends. May be nil.
+	Quiet context.Context
 }
 
 // Hop is a host on the way to a target, with the key that it lets in.
@@ -81,6 +91,10 @@ type Result struct {
 	Stderr          []byte
 	StdoutTruncated bool // more came than MaxOutput
 	StderrTruncated bool
+	StdoutTotal     int64 // bytes that came
+	StderrTotal     int64
+	StdoutTail      []byte // of a truncated stream: its end, at most TailOutput bytes
+	StderrTail      []byte
 	LeftOpen        bool   // a process in the background still held a stream; what it writes later is lost
 	HostKey         string // what the host proved itself by: type and SHA-256 fingerprint
 }
@@ -124,6 +138,7 @@ type Options struct {
 type Executor struct {
 	ownPorts func() []int
 	resolve  func(ctx context.Context, host string) ([]netip.Addr, error)
+	kept     *pool
 }
 
 // New returns an Executor. It panics without OwnPorts, which is a fault of the
@@ -132,7 +147,7 @@ func New(o Options) *Executor {
 	if o.OwnPorts == nil {
 		panic("sshexec: Options.OwnPorts is required")
 	}
-	e := &Executor{ownPorts: o.OwnPorts, resolve: o.Resolve}
+	e := &Executor{ownPorts: o.OwnPorts, resolve: o.Resolve, kept: newPool()}
 	if e.resolve == nil {
 		e.resolve = func(ctx context.Context, host string) ([]netip.Addr, error) {
 			return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
@@ -150,16 +165,12 @@ func (e *Executor) Do(ctx context.Context, t Target, s ssh.Signer, r action.SSH)
 	if err != nil {
 		return nil, &Error{Code: CodeInternal, Cause: err}
 	}
-	l, err := e.connect(ctx, t, s)
+	l, ch, reqs, err := e.session(ctx, t, s)
 	if err != nil {
 		return nil, err
 	}
-	defer l.Close()
-	ch, reqs, err := l.open(ctx, t.HandshakeTimeout)
-	if err != nil {
-		return nil, err
-	}
-	res, err := l.run(ctx, ch, reqs, t, r)
+	res, clean, err := l.run(ctx, ch, reqs, t, r)
+	e.kept.give(l, clean)
 	if res != nil {
 		res.HostKey = l.hostKey
 	}
@@ -199,6 +210,9 @@ func (t Target) complete() (Target, error) {
 	}
 	if t.Sent == nil {
 		t.Sent = func() {}
+	}
+	if t.Quiet == nil {
+		t.Quiet = context.Background()
 	}
 	return t, nil
 }
