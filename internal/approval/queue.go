@@ -89,11 +89,12 @@ type Queue struct {
 	clock    Clock
 	most     int // bytes of all documents together
 
-	mu    sync.Mutex
-	items []*waiting               // by age
-	bytes int                      // of their documents
-	nos   map[string]time.Duration // kept no by key → end, since boot
-	paid  map[string]time.Duration // when a caller's allowance is full again, since boot
+	mu      sync.Mutex
+	items   []*waiting               // by age
+	bytes   int                      // of their documents
+	nos     map[string]time.Duration // kept no by key → end, since boot
+	paid    map[string]time.Duration // when a caller's allowance is full again, since boot
+	changed chan struct{}            // closed and replaced at each change of what waits
 }
 
 type waiting struct {
@@ -109,7 +110,7 @@ type waiting struct {
 // NewQueue returns an empty queue of one broker instance.
 func NewQueue(instance string, clock Clock) *Queue {
 	return &Queue{instance: instance, clock: clock, most: maxAllBytes,
-		nos: map[string]time.Duration{}, paid: map[string]time.Duration{}}
+		nos: map[string]time.Duration{}, paid: map[string]time.Duration{}, changed: make(chan struct{})}
 }
 
 // Proposal is what the broker wants decided. Caller bounds the queue; Equal
@@ -138,6 +139,7 @@ func (q *Queue) File(p Proposal) (*Item, error) {
 	for _, w := range q.items {
 		if w.equal == p.Equal && w.SessionID == p.SessionID {
 			w.asked.Add(1)
+			q.tellLocked()
 			return w.Item, nil
 		}
 		if w.caller == p.Caller {
@@ -160,6 +162,7 @@ func (q *Queue) File(p Proposal) (*Item, error) {
 	q.items = append(q.items, w)
 	q.bytes += len(w.Document)
 	w.timer = time.AfterFunc(CardLife, func() { q.expire(w) })
+	q.tellLocked()
 	return w.Item, nil
 }
 
@@ -327,4 +330,18 @@ func (q *Queue) settleLocked(w *waiting, d Decision) {
 	}
 	w.decision = d
 	close(w.done)
+	q.tellLocked()
+}
+
+// Changed returns a channel that is closed at the next change of what waits.
+// Whoever takes it before looking misses nothing.
+func (q *Queue) Changed() <-chan struct{} {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.changed
+}
+
+func (q *Queue) tellLocked() {
+	close(q.changed)
+	q.changed = make(chan struct{})
 }

@@ -80,6 +80,8 @@ type Broker struct {
 	doors    doors
 	proofs   backoff
 
+	deriving chan struct{} // held while a page derives keys
+
 	stop     chan struct{}
 	stopOnce sync.Once
 
@@ -91,6 +93,7 @@ type Broker struct {
 	mu       sync.Mutex
 	open     *unlocked // nil while locked
 	channels map[*channel]struct{}
+	pages    map[*Page]struct{}
 	stopping bool
 	running  sync.WaitGroup // channels
 	acting   sync.WaitGroup // operations being performed
@@ -120,7 +123,7 @@ func New(c Config) (*Broker, error) {
 	instance := action.NewID("b_")
 	return &Broker{Config: c, instance: instance, queue: approval.NewQueue(instance, c.Clock),
 		sessions: session.NewTable(c.Clock), ops: newOperations(), shares: newShares(), stop: make(chan struct{}),
-		channels: map[*channel]struct{}{}}, nil
+		channels: map[*channel]struct{}{}, pages: map[*Page]struct{}{}, deriving: make(chan struct{}, 1)}, nil
 }
 
 // Acceptor gives accepted connections, one at a time, until it is closed.

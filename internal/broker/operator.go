@@ -46,6 +46,11 @@ func (b *Broker) everyOperator() []*operator {
 	for _, ch := range b.everyChannel() {
 		all = append(all, ch.operator)
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for p := range b.pages {
+		all = append(all, p.operator)
+	}
 	return all
 }
 
