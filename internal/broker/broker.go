@@ -202,6 +202,7 @@ func (b *Broker) shutDown() {
 		b.Log.Warn("stopping with work under way; its outcome will read as indeterminate")
 	}
 	b.HTTP.Close()
+	b.SSH.Close()
 	b.closeVault()
 }
 

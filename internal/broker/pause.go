@@ -59,6 +59,7 @@ func (b *Broker) closeVault() bool {
 		open.log.Wipe()
 	}
 	b.Vault.Lock()
+	b.SSH.CloseKept()
 	returnMemory()
 	return open != nil
 }

@@ -28,6 +28,8 @@ const (
 type sending struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
+	quiet   context.Context // done when it ended and everything was out by then: not a byte more leaves
+	hush    context.CancelFunc
 	release []func() bool
 
 	mu    sync.Mutex
@@ -48,6 +50,7 @@ var errEnded = errors.New("the session has ended or is paused")
 func newSending(s *session.Session) *sending {
 	d := &sending{}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
+	d.quiet, d.hush = context.WithCancel(context.Background())
 	d.release = append(d.release,
 		context.AfterFunc(s.Work(), d.end),
 		context.AfterFunc(s.Context(), func() {
@@ -71,6 +74,8 @@ func (d *sending) end() {
 	case leaving:
 		limit := time.AfterFunc(leaveGrace, d.cancelLeaving)
 		context.AfterFunc(d.ctx, func() { limit.Stop() })
+	case out:
+		d.hush()
 	}
 }
 
@@ -99,6 +104,9 @@ func (d *sending) sent() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.phase = out
+	if d.ended {
+		d.hush()
+	}
 }
 
 // stopped reports whether the session ended before anything was sent.
@@ -119,4 +127,5 @@ func (d *sending) done() {
 		stop()
 	}
 	d.cancel()
+	d.hush()
 }

@@ -210,6 +210,7 @@ func (b *Broker) endSession(s *session.Session, reason string) {
 	}
 	b.queue.Withdraw(s.ID, withdrawCode(reason))
 	b.HTTP.CloseSession(s.ID)
+	b.SSH.CloseSession(s.ID)
 	row := sessionRow("session.ended", s)
 	row.Outcome = marshal(map[string]any{"end_reason": reason})
 	b.Ledger.AppendSoon(row)
