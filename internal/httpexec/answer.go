@@ -2,12 +2,17 @@ package httpexec
 
 import (
 	"cmp"
+	"compress/flate"
 	"compress/gzip"
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/yett-broker/yett/internal/action"
 )
@@ -53,40 +58,38 @@ func answerHeaders(resp *http.Response, head bool, s *scrubber, res *Result) []a
 	return out
 }
 
-// readBody fills in Body, Truncated and Withheld. It reports whether the
-// answer was read to its proper end. resp.Body is not closed: closing would
-// read on, and what is left unread is dropped with the connection.
-func (cn *conn) readBody(resp *http.Response, limit int64, s *scrubber, res *Result) (whole bool) {
+// readBody hands the body on and says in res what became of it. It reports
+// whether the answer was read to its proper end. resp.Body is not closed:
+// closing would read on, and what is left unread is dropped with the
+// connection.
+func (cn *conn) readBody(resp *http.Response, t Target, s *scrubber, res *Result) (whole bool) {
 	if resp.Body == http.NoBody {
 		return true
 	}
-	var body io.Reader = resp.Body
-	switch encoding := strings.ToLower(strings.TrimSpace(strings.Join(resp.Header["Content-Encoding"], ","))); encoding {
-	case "", "identity":
-	case "gzip", "x-gzip":
-		z, err := gzip.NewReader(resp.Body)
-		switch {
-		case err == io.EOF: // no body at all
-			return true
-		case errors.Is(err, gzip.ErrHeader):
-			res.Withheld = "the body is not the gzip that it is said to be"
-			return false
-		case err != nil:
-			res.Truncated = true
-			return false
-		}
-		body = z
-	default:
-		res.Withheld = "the body has a content encoding that cannot be searched for echoes of the credential"
-		return false
+	content := resp.Header.Get("Content-Type")
+	if isEventStream(content) { // it has no end of its own
+		cn.rw.SetReadDeadline(earlier(t.deadline, time.Now().Add(eventStreamTime)))
 	}
-	// An echo that begins before the cap is read to its end, so that none is
-	// cut in half.
-	raw, err := readUpTo(body, limit+int64(s.lookahead()))
-	cut := min(int64(len(raw)), limit)
-	res.Truncated = err != nil || int64(len(raw)) > limit
-	res.Body = s.bytes(raw, int(cut), res.Truncated)
-	if res.Truncated {
+	body, none := decoded(resp, res)
+	if body == nil {
+		return none
+	}
+	var kept keptBody
+	st := stream{s: s, out: &kept}
+	if t.Body != nil {
+		st.out = t.Body
+	}
+	whole = st.copy(body, t.MaxBody, func(begin []byte, all bool) bool {
+		if all && handsOutToken(content, begin) {
+			res.Withheld = "the body hands out a token, and agents hold none"
+		}
+		return res.Withheld != ""
+	})
+	res.Body, res.Lost = kept, st.writeErr
+	if res.Withheld == "" && res.Lost == nil && !whole {
+		res.Truncated, res.Partial = true, cn.whyPartial(st.readErr, t)
+	}
+	if !whole {
 		return false
 	}
 	// The decoder may stop short of the framing's own end.
@@ -94,28 +97,71 @@ func (cn *conn) readBody(resp *http.Response, limit int64, s *scrubber, res *Res
 	return n == 0 && err == io.EOF
 }
 
-// readUpTo reads at most limit bytes; nil means that the end came first or
-// just then. What it outgrows is wiped: it is not scrubbed yet.
-func readUpTo(r io.Reader, limit int64) ([]byte, error) {
-	buf := make([]byte, 0, 2048)
-	for {
-		if len(buf) == cap(buf) {
-			grown := make([]byte, len(buf), 2*cap(buf))
-			copy(grown, buf)
-			clear(buf)
-			buf = grown
+// decoded is the body without its encoding. Where there is none to read, it
+// reports whether that is because nothing came, properly ended.
+func decoded(resp *http.Response, res *Result) (body io.Reader, none bool) {
+	switch strings.ToLower(strings.TrimSpace(strings.Join(resp.Header["Content-Encoding"], ","))) {
+	case "", "identity":
+		return resp.Body, false
+	case "gzip", "x-gzip":
+		z, err := gzip.NewReader(resp.Body)
+		switch {
+		case err == io.EOF: // no body at all
+			return nil, true
+		case errors.Is(err, gzip.ErrHeader):
+			res.Withheld = "the body is not the gzip that it is said to be"
+		case err != nil:
+			res.Truncated, res.Partial = true, partialClosed
+		default:
+			return z, false
 		}
-		room := min(int64(cap(buf)), limit)
-		if int64(len(buf)) == room {
-			return buf, nil
-		}
-		n, err := r.Read(buf[len(buf):room])
-		buf = buf[:len(buf)+n]
-		if err == io.EOF {
-			return buf, nil
-		}
-		if err != nil {
-			return buf, err
-		}
+		return nil, false
 	}
+	res.Withheld = "the body has a content encoding that cannot be searched for echoes of the credential"
+	return nil, false
+}
+
+// Why a body is partial.
+const (
+	partialClosed  = "the other side ended it before its end"
+	partialDamaged = "what came is damaged"
+)
+
+func (cn *conn) whyPartial(err error, t Target) string {
+	switch {
+	case err == nil:
+		return fmt.Sprintf("it is longer than the limit of %d bytes", t.MaxBody)
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+		return "the time limit passed; it may go on without an end"
+	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader):
+		return partialDamaged
+	}
+	if _, ok := errors.AsType[flate.CorruptInputError](err); ok {
+		return partialDamaged
+	}
+	return partialClosed
+}
+
+// eventStreamTime is how long events are collected: shorter than a tool call
+// waits, so that one call returns them.
+const eventStreamTime = 30 * time.Second
+
+func isEventStream(content string) bool {
+	media, _, _ := strings.Cut(content, ";")
+	return strings.EqualFold(strings.TrimSpace(media), "text/event-stream")
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// keptBody collects a body that nobody takes as it comes.
+type keptBody []byte
+
+func (k *keptBody) Write(p []byte) (int, error) {
+	*k = append(*k, p...)
+	return len(p), nil
 }

@@ -357,7 +357,7 @@ func FuzzAnswer(f *testing.F) {
 			return
 		}
 		in := &limitedReader{r: bytes.NewReader(raw)}
-		cn := &conn{in: in, br: bufio.NewReader(in)}
+		cn := &conn{in: in, br: bufio.NewReader(in), rw: unbound{}}
 		resp, err := cn.readHead(method)
 		if err != nil {
 			noSecret(t, err, secret)
@@ -365,7 +365,7 @@ func FuzzAnswer(f *testing.F) {
 		}
 		s := newScrubber([]byte(secret))
 		res := &Result{Status: resp.StatusCode}
-		cn.readBody(resp, limit, s, res)
+		cn.readBody(resp, Target{MaxBody: limit}, s, res)
 		res.Headers = answerHeaders(resp, method == "HEAD", s, res)
 		if bytes.Contains(res.Body, []byte(secret)) || strings.Contains(fmt.Sprint(res.Headers), secret) {
 			t.Errorf("%q became %+v %q", raw, res.Headers, res.Body)
@@ -375,3 +375,8 @@ func FuzzAnswer(f *testing.F) {
 		}
 	})
 }
+
+// unbound is a connection without a deadline to set.
+type unbound struct{ net.Conn }
+
+func (unbound) SetReadDeadline(time.Time) error { return nil }

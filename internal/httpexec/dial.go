@@ -65,8 +65,8 @@ func (c *conn) abort() {
 
 // connect resolves the target once, checks every address, and dials one of
 // those that it checked. Nothing of the request is sent.
-func (e *Executor) connect(ctx context.Context, t Target, key poolKey, deadline time.Time) (*conn, error) {
-	ctx, cancel := context.WithDeadline(ctx, deadline)
+func (e *Executor) connect(ctx context.Context, t Target, key poolKey) (*conn, error) {
+	ctx, cancel := context.WithDeadline(ctx, t.deadline)
 	defer cancel()
 	rule := dialrule.Rule{Private: t.Private, Plain: t.Scheme == "http" && !t.Insecure, OwnPorts: e.ownPorts}
 	addrs, err := e.lookup(ctx, t.Host)
@@ -97,7 +97,7 @@ func (e *Executor) connect(ctx context.Context, t Target, key poolKey, deadline 
 			return nil, err
 		}
 	}
-	if err := c.rw.SetDeadline(deadline); err != nil {
+	if err := c.rw.SetDeadline(t.deadline); err != nil {
 		tcp.Close()
 		return nil, notSent(plain(err))
 	}

@@ -51,7 +51,7 @@ func (cn *conn) exchange(ctx context.Context, t Target, c Credential, r action.H
 		return nil, false, maybeSent(err)
 	}
 	res = &Result{Status: resp.StatusCode}
-	whole := cn.readBody(resp, t.MaxBody, s, res)
+	whole := cn.readBody(resp, t, s, res)
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return nil, false, maybeSent(context.Canceled)
 	}

@@ -23,6 +23,7 @@ package httpexec
 import (
 	"context"
 	"crypto/x509"
+	"io"
 	"net"
 	"net/netip"
 	"time"
@@ -34,7 +35,7 @@ const (
 	// DefaultTimeout bounds one call of Do where the target says nothing.
 	DefaultTimeout = 60 * time.Second
 	// DefaultMaxBody is the cap on decoded bytes where the target says nothing.
-	DefaultMaxBody = 10 << 20
+	DefaultMaxBody = 64 << 20
 )
 
 // Target is the one place that a capability's credential may go to.
@@ -47,8 +48,11 @@ type Target struct {
 	Timeout  time.Duration // over everything; 0: DefaultTimeout
 	MaxBody  int64         // decoded bytes; 0: DefaultMaxBody
 	Session  string        // connections are never shared between sessions; see CloseSession
+	Body     io.Writer     // takes the body as it comes, decoded and scrubbed; nil: it is in the Result
 	Begin    func() error  // asked right before the first byte; an error means that nothing may leave; may be nil
 	Sent     func()        // called once the whole request has left; may be nil
+
+	deadline time.Time // of the call
 }
 
 // Credential is what is put into the request, and where. Secret is lent: it is
@@ -64,10 +68,12 @@ type Credential struct {
 type Result struct {
 	Status    int
 	Headers   []action.Header // sorted by name; credential-bearing and hop-by-hop ones dropped
-	Body      []byte          // decoded and scrubbed
-	Truncated bool            // Body is not all of it: it passed the cap, or the connection broke or timed out
+	Body      []byte          // decoded and scrubbed, where the target has no Body
+	Truncated bool            // the body is not all of it: it passed the cap, or the connection broke or timed out
+	Partial   string          // why it is not
 	Redacted  int             // echoes of the credential that were replaced
 	Withheld  string          // why there is no body although the upstream sent one
+	Lost      error           // what the target's Body said; the rest was not read
 }
 
 // Options are what an Executor needs from its surroundings.
@@ -127,9 +133,9 @@ func (e *Executor) Do(ctx context.Context, t Target, c Credential, r action.HTTP
 	if err := checkRequest(r, c); err != nil {
 		return nil, err
 	}
-	deadline := time.Now().Add(t.Timeout)
-	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
-		deadline = d
+	t.deadline = time.Now().Add(t.Timeout)
+	if d, ok := ctx.Deadline(); ok && d.Before(t.deadline) {
+		t.deadline = d
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, notSent(plain(err))
@@ -138,10 +144,10 @@ func (e *Executor) Do(ctx context.Context, t Target, c Credential, r action.HTTP
 	key := e.pool.key(t, c)
 	var cn *conn
 	if safe {
-		cn = e.pool.take(key, deadline)
+		cn = e.pool.take(key, t.deadline)
 	}
 	if cn == nil {
-		if cn, err = e.connect(ctx, t, key, deadline); err != nil {
+		if cn, err = e.connect(ctx, t, key); err != nil {
 			return nil, err
 		}
 		e.pool.adopt(cn)

@@ -5,19 +5,24 @@ import (
 	"encoding/hex"
 	"math/bits"
 	"slices"
+	"strings"
 )
 
 // mark stands where an echo of the credential was.
 const mark = "[redacted by yett]"
 
-// scrubber replaces echoes of one secret: the secret itself, reversed, in hex,
+// maxSecrets is how many secrets one scrubber looks for: each has up to nine
+// patterns.
+const maxSecrets = 7
+
+// scrubber replaces echoes of some secrets: the secret itself, reversed, in hex,
 // and in base64 at each of its three alignments, each in any letter case and
 // each also with any of its characters escaped (see decode) or with line
 // breaks or zero bytes in between (wrapped base64, UTF-16).
 type scrubber struct {
 	patterns []pattern
-	first    [256]uint16 // which patterns may begin with this byte; escaped if it begins an escape
-	second   [256]uint16 // which patterns may go on with this byte after an unescaped one
+	first    [256]uint64 // which patterns may begin with this byte; escaped if it begins an escape
+	second   [256]uint64 // which patterns may go on with this byte after an unescaped one
 	backing  []byte      // of every pattern: wiped at the end
 	scratch  []byte
 	longest  int
@@ -31,11 +36,33 @@ type pattern struct {
 	escapable   bool // has characters that begin an escape, so that it can be read in two ways
 }
 
-const escaped = 1 << 15
+const escaped = 1 << 63
 
-func newScrubber(secret []byte) *scrubber {
+func newScrubber(secrets ...[]byte) *scrubber {
+	if len(secrets) > maxSecrets {
+		panic("httpexec: too many secrets of one call")
+	}
+	size := 0
+	for _, secret := range secrets {
+		size += 16*len(secret) + 64
+	}
+	s := &scrubber{backing: make([]byte, 0, size), patterns: make([]pattern, 0, 9*len(secrets))}
+	for _, secret := range secrets {
+		s.addSecret(secret)
+	}
+	for _, c := range []byte{'%', '\\', '&'} {
+		s.first[c] |= escaped
+		s.second[c] = escaped - 1
+	}
+	for _, c := range []byte{0, '\r', '\n', '+'} { // gaps; a plus may be a space
+		s.second[c] = escaped - 1
+	}
+	return s
+}
+
+// addSecret adds every spelling of a secret.
+func (s *scrubber) addSecret(secret []byte) {
 	n := len(secret)
-	s := &scrubber{backing: make([]byte, 0, 16*n+64), patterns: make([]pattern, 0, 9)}
 	s.add(secret, false, false)
 	from := len(s.backing)
 	s.backing = append(s.backing, secret...)
@@ -61,14 +88,6 @@ func newScrubber(secret []byte) *scrubber {
 		clear(plain)
 	}
 	clear(scratch)
-	for _, c := range []byte{'%', '\\', '&'} {
-		s.first[c] |= escaped
-		s.second[c] = escaped - 1
-	}
-	for _, c := range []byte{0, '\r', '\n', '+'} { // gaps; a plus may be a space
-		s.second[c] = escaped - 1
-	}
-	return s
 }
 
 func (s *scrubber) add(text []byte, left, right bool) {
@@ -78,7 +97,7 @@ func (s *scrubber) add(text []byte, left, right bool) {
 	}
 	p := pattern{text: s.backing[from:len(s.backing):len(s.backing)], left: left, right: right}
 	p.escapable = slices.ContainsFunc(p.text, beginsEscape)
-	bit := uint16(1) << len(s.patterns)
+	bit := uint64(1) << len(s.patterns)
 	s.first[p.text[0]] |= bit
 	s.first[upper(p.text[0])] |= bit
 	s.second[p.text[1]] |= bit
@@ -99,36 +118,31 @@ func (s *scrubber) lookahead() int { return s.longest*maxStep + maxStep }
 // text scrubs a header's name or value.
 func (s *scrubber) text(v string) string {
 	s.scratch = append(s.scratch[:0], v...)
-	found := s.find(s.scratch, len(s.scratch), false)
+	found := s.find(s.scratch, 0, len(s.scratch), false)
 	if found == nil {
 		return v
 	}
-	return string(s.replace(s.scratch, len(s.scratch), found))
-}
-
-// bytes returns the first cut bytes of raw, scrubbed. raw may be longer, so
-// that an echo across the cut is seen whole; broken says that raw ends
-// somewhere in the middle, where a mere beginning of an echo counts too. raw
-// is used up.
-func (s *scrubber) bytes(raw []byte, cut int, broken bool) []byte {
-	found := s.find(raw, cut, broken)
-	if found == nil {
-		clear(raw[cut:])
-		return raw[:cut:cut]
+	s.count += len(found)
+	var out strings.Builder
+	at := 0
+	for _, f := range found {
+		out.Write(s.scratch[at:f.from])
+		out.WriteString(mark)
+		at = f.to
 	}
-	out := s.replace(raw, cut, found)
-	clear(raw)
-	return out
+	out.Write(s.scratch[at:])
+	return out.String()
 }
 
 // span is a part of the searched bytes, from the first up to the second.
 type span struct{ from, to int }
 
-// find returns the echoes that begin before cut, in order, joined where they
-// overlap.
-func (s *scrubber) find(b []byte, cut int, broken bool) []span {
+// find returns the echoes that begin in b[begin:cut], in order, joined where
+// they overlap. What lies around is looked at as well. broken says that b ends
+// somewhere in the middle, where a mere beginning of an echo counts too.
+func (s *scrubber) find(b []byte, begin, cut int, broken bool) []span {
 	var found []span
-	for i := range cut {
+	for i := begin; i < cut; i++ {
 		candidates := s.first[b[i]]
 		if candidates == 0 {
 			continue
@@ -145,7 +159,7 @@ func (s *scrubber) find(b []byte, cut int, broken bool) []span {
 		}
 		to, from := 0, i
 		for ; candidates != 0; candidates &= candidates - 1 {
-			p := &s.patterns[bits.TrailingZeros16(candidates)]
+			p := &s.patterns[bits.TrailingZeros64(candidates)]
 			end := p.match(b, i, broken)
 			if end == 0 {
 				continue
@@ -168,19 +182,4 @@ func (s *scrubber) find(b []byte, cut int, broken bool) []span {
 		}
 	}
 	return found
-}
-
-func (s *scrubber) replace(b []byte, cut int, found []span) []byte {
-	out := make([]byte, 0, cut+len(found)*len(mark))
-	at := 0
-	for _, f := range found {
-		out = append(out, b[at:f.from]...)
-		out = append(out, mark...)
-		at = f.to
-	}
-	s.count += len(found)
-	if at < cut {
-		out = append(out, b[at:cut]...)
-	}
-	return out
 }
