@@ -20,6 +20,8 @@ const (
 	KeyDamaged     KeyReason = "damaged"     // cut off, altered, or not a key at all
 	KeyUnsupported KeyReason = "unsupported" // a key, but of a form or kind that is not used here
 	KeySeveral     KeyReason = "several"     // more than one private key
+	KeyPassphrase  KeyReason = "passphrase"  // the passphrase does not open it
+	KeyCostly      KeyReason = "costly"      // it asks for more work than is done for a key file
 )
 
 var keySentences = map[KeyReason]string{
@@ -29,6 +31,8 @@ var keySentences = map[KeyReason]string{
 	KeyDamaged:     "the private key is damaged or incomplete",
 	KeyUnsupported: "the private key is of an unsupported form or kind",
 	KeySeveral:     "there is more than one private key",
+	KeyPassphrase:  "the passphrase is wrong (or the encrypted part was altered)",
+	KeyCostly:      "opening the private key asks for more rounds or memory than are spent on a key file",
 }
 
 // KeyError tells why a secret is not a usable private key, in fixed words: it
