@@ -2,8 +2,8 @@
 // what is asked (Request), and what became of it (State, Outcome). It does no
 // I/O, keeps no secret and judges nothing.
 //
-// A request has exactly one canonical form. It is made once, by NewHTTP or
-// NewSSH, and that form is what the access rules match, what a card shows,
+// A request has exactly one canonical form. It is made once, by NewHTTP, NewSSH
+// or NewCopy, and that form is what the access rules match, what a card shows,
 // what the ledger digests and what an executor sends.
 package action
 
@@ -36,28 +36,32 @@ const (
 )
 
 // Request is one action on one capability, in canonical form: exactly one of
-// HTTP and SSH is set.
+// HTTP, SSH and Copy is set.
 type Request struct {
 	Capability string `json:"capability"`
 	HTTP       *HTTP  `json:"http,omitempty"`
 	SSH        *SSH   `json:"ssh,omitempty"`
+	Copy       *Copy  `json:"ssh_copy,omitempty"`
 }
 
-// Kind says which of the two kinds of action a request or a capability is.
+// Kind says which kind of action a request or a capability is.
 type Kind string
 
 const (
 	KindHTTP Kind = "http"
 	KindSSH  Kind = "ssh"
+	KindCopy Kind = "ssh-copy"
 )
 
 // Kind is empty for a request that does not set exactly one action.
 func (r Request) Kind() Kind {
 	switch {
-	case r.HTTP != nil && r.SSH == nil:
+	case r.HTTP != nil && r.SSH == nil && r.Copy == nil:
 		return KindHTTP
-	case r.SSH != nil && r.HTTP == nil:
+	case r.SSH != nil && r.HTTP == nil && r.Copy == nil:
 		return KindSSH
+	case r.Copy != nil && r.HTTP == nil && r.SSH == nil:
+		return KindCopy
 	}
 	return ""
 }
@@ -100,9 +104,12 @@ func (r Request) Canonical() []byte {
 func (r Request) Digest() [32]byte { return sha256.Sum256(r.Canonical()) }
 
 // Unsafe reports whether repeating the request may repeat an effect: every
-// SSH command, and every HTTP method that RFC 9110 section 9.2.1 does not call
-// safe.
+// SSH command, every copy to a host, and every HTTP method that RFC 9110 section
+// 9.2.1 does not call safe.
 func (r Request) Unsafe() bool {
+	if r.Copy != nil && r.SSH == nil && r.HTTP == nil {
+		return r.Copy.Direction != Down
+	}
 	if r.HTTP == nil {
 		return true
 	}

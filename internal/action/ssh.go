@@ -1,9 +1,9 @@
 package action
 
 import (
+	"encoding/base64"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 )
@@ -12,15 +12,18 @@ const (
 	maxCommand    = 64 << 10
 	maxTimeoutMS  = 600_000
 	maxArgvLength = 1024
+	maxStdin      = 1 << 20
 )
 
 // SSHInput is an SSH action as the agent wrote it: exactly one of Command and
-// Argv.
+// Argv, and at most one of Stdin and StdinBase64.
 type SSHInput struct {
-	Command   *string
-	Argv      []string
-	Stdin     *string
-	TimeoutMS *int64
+	Command     *string
+	Argv        []string
+	Stdin       *string
+	StdinBase64 *string
+	TimeoutMS   *int64
+	PTY         bool
 }
 
 // NewSSH makes the canonical form of an SSH action. The server always hands
@@ -47,17 +50,38 @@ func NewSSH(in SSHInput) (*SSH, *Refusal) {
 	if r := checkCommand(command); r != nil {
 		return nil, r
 	}
-	out := &SSH{Command: command}
-	if in.Stdin != nil && *in.Stdin != "" {
-		out.Stdin = []byte(*in.Stdin)
+	out := &SSH{Command: command, PTY: in.PTY}
+	var r *Refusal
+	if out.Stdin, r = input(in.Stdin, in.StdinBase64); r != nil {
+		return nil, r
 	}
-	if in.TimeoutMS != nil {
-		if *in.TimeoutMS < 1 || *in.TimeoutMS > maxTimeoutMS {
-			return nil, badRequest("timeout_ms is not within 1 and %d", maxTimeoutMS)
-		}
-		out.Timeout = time.Duration(*in.TimeoutMS) * time.Millisecond
+	if out.Timeout, r = timeout(in.TimeoutMS); r != nil {
+		return nil, r
 	}
 	return out, nil
+}
+
+// input is what a command gets to read; nil is nothing.
+func input(text, encoded *string) ([]byte, *Refusal) {
+	var b []byte
+	switch {
+	case text != nil && encoded != nil:
+		return nil, badRequest("give at most one of stdin and stdin_base64")
+	case text != nil:
+		b = []byte(*text)
+	case encoded != nil:
+		var err error
+		if b, err = base64.StdEncoding.Strict().DecodeString(*encoded); err != nil {
+			return nil, badRequest("stdin_base64 is not base64")
+		}
+	}
+	switch {
+	case len(b) > maxStdin:
+		return nil, badRequest("standard input is longer than %d bytes", maxStdin)
+	case len(b) == 0:
+		return nil, nil
+	}
+	return b, nil
 }
 
 // checkCommand refuses what a card cannot show as what it is: control
