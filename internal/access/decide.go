@@ -2,6 +2,8 @@ package access
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/yett-broker/yett/internal/action"
 )
@@ -59,18 +61,18 @@ func (p *Policy) outsideHTTP(c *Capability, h *action.HTTP) string {
 	if !slices.ContainsFunc(c.Paths, func(pattern string) bool { return matchPath(pattern, h.Path) }) {
 		return "the path is not among those of the capability"
 	}
-	if cred := p.credentials[c.Credential]; cred.Kind == KindHeader {
-		own := action.FoldHeader(cred.Header)
-		for _, header := range h.Headers {
-			if action.FoldHeader(header.Name) == own {
-				return "header " + cred.Header + " belongs to the credential"
-			}
+	cred := p.credentials[c.Credential]
+	if p.isTokenEndpoint(cred.Origin, h.Path) {
+		return "the path is a token endpoint, which only the broker calls"
+	}
+	for _, header := range h.Headers {
+		if cred.ownsHeader(header.Name) {
+			return "header " + header.Name + " belongs to the credential"
 		}
 	}
-	own := ownParameter(p.credentials[c.Credential].Kind)
 	for _, name := range h.QueryNames() {
-		if own != "" && action.FoldParameter(name) == own {
-			return "query parameter " + own + " belongs to the credential"
+		if cred.ownsParameter(name) {
+			return "query parameter " + strconv.QuoteToASCII(name) + " belongs to the credential"
 		}
 		if c.Query != nil && !slices.Contains(c.Query, name) {
 			return "a query parameter is not among those of the capability"
@@ -79,14 +81,45 @@ func (p *Policy) outsideHTTP(c *Capability, h *action.HTTP) string {
 	return ""
 }
 
-// ownParameter is the folded query parameter that carries a credential of a kind: RFC
-// 6750 section 2.3 lets a bearer token stand in the query, where it would
-// compete with the broker's.
-func ownParameter(kind string) string {
-	if kind == KindBearer {
-		return "access_token"
+// ownsHeader reports whether a header of an agent would stand in the place of
+// the credential, in whatever spelling. Authorization and Cookie are refused
+// before anything is decided.
+func (c Credential) ownsHeader(name string) bool {
+	switch c.Kind {
+	case KindHeader:
+		return action.FoldHeader(name) == action.FoldHeader(c.Header)
+	case KindSigV4:
+		return action.IsSigningHeader(name)
 	}
-	return ""
+	return false
+}
+
+// ownsParameter reports the same of a query parameter. RFC 6750 section 2.3
+// lets a bearer token stand in the query, where it would compete with the
+// broker's.
+func (c Credential) ownsParameter(name string) bool {
+	switch c.Kind {
+	case KindQuery:
+		return action.FoldParameter(name) == action.FoldParameter(c.Parameter)
+	case KindSigV4:
+		return action.IsSigningParameter(name)
+	case KindBearer, KindOAuthClient, KindOAuthRefresh:
+		return action.FoldParameter(name) == "access_token"
+	}
+	return false
+}
+
+// isTokenEndpoint reports whether the path at an origin is where some
+// credential is exchanged: what is answered there is a credential itself.
+// Servers differ in whether case and a slash at the end matter.
+func (p *Policy) isTokenEndpoint(o Origin, path string) bool {
+	path = strings.TrimRight(path, "/")
+	for _, c := range p.credentials {
+		if c.OAuth != nil && c.OAuth.Endpoint.Origin == o && strings.EqualFold(strings.TrimRight(c.OAuth.Endpoint.Path, "/"), path) {
+			return true
+		}
+	}
+	return false
 }
 
 func outsideSSH(c *Capability, s *action.SSH) string {

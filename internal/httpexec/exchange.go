@@ -5,8 +5,6 @@ import (
 	"errors"
 	"math"
 	"net/http"
-
-	"github.com/yett-broker/yett/internal/action"
 )
 
 const (
@@ -19,7 +17,7 @@ var errHeadTooLong = errors.New("the head of the answer is too long")
 
 // exchange puts one request on the wire and reads its answer. keep says that
 // the connection is in a state to carry another request.
-func (cn *conn) exchange(ctx context.Context, t Target, c Credential, r action.HTTP, s *scrubber) (res *Result, keep bool, err error) {
+func (cn *conn) exchange(ctx context.Context, t Target, w *request, s *scrubber) (res *Result, keep bool, err error) {
 	// From here on a cancelled call closes the connection under our hands, and
 	// what the kernel has not sent yet is dropped.
 	stop := context.AfterFunc(ctx, cn.abort)
@@ -37,11 +35,11 @@ func (cn *conn) exchange(ctx context.Context, t Target, c Credential, r action.H
 	if err := t.Begin(); err != nil {
 		return nil, false, notSent(plain(err))
 	}
-	out := cn.send(t, c, r)
+	out := cn.send(t, w)
 	if out.failed() {
 		return nil, false, notSent(plain(out.err))
 	}
-	resp, err := cn.readHead(r.Method)
+	resp, err := cn.readHead(w.method)
 	if err != nil {
 		cn.abort()
 		out.wait()
@@ -55,7 +53,7 @@ func (cn *conn) exchange(ctx context.Context, t Target, c Credential, r action.H
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return nil, false, maybeSent(context.Canceled)
 	}
-	res.Headers = answerHeaders(resp, r.Method == "HEAD", s, res)
+	res.Headers = answerHeaders(resp, w.method == "HEAD", s, res)
 	res.Redacted = s.count
 	if !out.done() { // answered before it had the whole request
 		cn.abort()
@@ -95,10 +93,10 @@ func (o *outgoing) failed() bool { return o.over == nil && o.err != nil && o.n =
 
 // send writes the request. A large body is written beside the reading, since
 // an upstream may answer before it has read all of it.
-func (cn *conn) send(t Target, c Credential, r action.HTTP) *outgoing {
+func (cn *conn) send(t Target, w *request) *outgoing {
 	o := &outgoing{}
-	if len(r.Body) <= bodyInOneCall {
-		b := append(message(t, c, r, len(r.Body)), r.Body...)
+	if len(w.body) <= bodyInOneCall {
+		b := append(w.message(t, len(w.body)), w.body...)
 		o.n, o.err = cn.rw.Write(b)
 		clear(b)
 		if o.err == nil {
@@ -106,7 +104,7 @@ func (cn *conn) send(t Target, c Credential, r action.HTTP) *outgoing {
 		}
 		return o
 	}
-	b := message(t, c, r, 0)
+	b := w.message(t, 0)
 	o.over = make(chan struct{})
 	go func() {
 		defer close(o.over)
@@ -114,7 +112,7 @@ func (cn *conn) send(t Target, c Credential, r action.HTTP) *outgoing {
 		clear(b)
 		if o.err == nil {
 			var n int
-			n, o.err = cn.rw.Write(r.Body)
+			n, o.err = cn.rw.Write(w.body)
 			o.n += n
 		}
 		if o.err == nil {

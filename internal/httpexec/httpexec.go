@@ -55,15 +55,6 @@ type Target struct {
 	deadline time.Time // of the call
 }
 
-// Credential is what is put into the request, and where. Secret is lent: it is
-// not kept, and not changed.
-type Credential struct {
-	Kind   string // "bearer", or "header" with the two fields below
-	Header string // the header that carries the value
-	Prefix string // what stands before it there
-	Secret []byte
-}
-
 // Result is an answer, after scrubbing.
 type Result struct {
 	Status    int
@@ -127,12 +118,17 @@ func (e *Executor) Do(ctx context.Context, t Target, c Credential, r action.HTTP
 	if err != nil {
 		return nil, err
 	}
-	if err := c.check(); err != nil {
-		return nil, err
+	if err := c.Check(); err != nil {
+		return nil, notSent(err)
 	}
 	if err := checkRequest(r, c); err != nil {
 		return nil, err
 	}
+	w, err := compose(t, c, r, time.Now())
+	if err != nil {
+		return nil, err
+	}
+	defer w.wipe()
 	t.deadline = time.Now().Add(t.Timeout)
 	if d, ok := ctx.Deadline(); ok && d.Before(t.deadline) {
 		t.deadline = d
@@ -152,9 +148,9 @@ func (e *Executor) Do(ctx context.Context, t Target, c Credential, r action.HTTP
 		}
 		e.pool.adopt(cn)
 	}
-	s := newScrubber(c.Secret)
+	s := newScrubber(w.echoes...)
 	defer s.wipe()
-	res, keep, err := cn.exchange(ctx, t, c, r, s)
+	res, keep, err := cn.exchange(ctx, t, w, s)
 	if err != nil {
 		cn.abort()
 	}

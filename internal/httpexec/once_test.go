@@ -219,7 +219,11 @@ func TestNothingIsSentAfterCancel(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _, err = kept.exchange(ctx, target, bearer, get, scr)
+		w, err := compose(target, bearer, get, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _, err = kept.exchange(ctx, target, w, scr)
 		wantCancelled(t, err, false)
 		if n := len(s.heads()); n != 1 {
 			t.Errorf("%d requests", n)

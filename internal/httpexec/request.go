@@ -1,46 +1,14 @@
 package httpexec
 
 import (
-	"errors"
+	"bytes"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/yett-broker/yett/internal/action"
 )
-
-// minSecret is the shortest credential whose echoes can be told from chance.
-const minSecret = 8
-
-// check refuses a credential that a header cannot carry unchanged. A stored
-// line break would end the header; the text must not say what stands around it.
-func (c Credential) check() error {
-	switch {
-	case c.Kind == "header" && (!isToken(c.Header) || !isPrefix(c.Prefix)):
-		return notSent(errors.New("the header of the credential is not one that is sent"))
-	case c.Kind != "bearer" && c.Kind != "header":
-		return notSent(errors.New("the kind of the credential is not known here"))
-	}
-	if len(c.Secret) < minSecret {
-		return notSent(errors.New("the stored credential is too short"))
-	}
-	for _, b := range c.Secret {
-		if b < 0x20 || b >= 0x7f { // no token has these: they come with copy and paste
-			return notSent(errors.New("the stored credential has a line break, control character or character beyond ASCII in it"))
-		}
-	}
-	if c.Secret[0] == ' ' || c.Secret[len(c.Secret)-1] == ' ' {
-		return notSent(errors.New("the stored credential begins or ends with a space"))
-	}
-	return nil
-}
-
-// place is the header that carries the credential, and what stands before it.
-func (c Credential) place() (header, prefix string) {
-	if c.Kind == "bearer" {
-		return "Authorization", "Bearer "
-	}
-	return c.Header, c.Prefix
-}
 
 func isPrefix(s string) bool {
 	for i := range len(s) {
@@ -67,7 +35,6 @@ var fixedHeaders = map[string]bool{
 // checkRequest refuses what has no place in a canonical action. The access
 // rules refuse the same earlier and with better words; here it guards the wire.
 func checkRequest(r action.HTTP, c Credential) error {
-	own, _ := c.place()
 	if !isToken(r.Method) || r.Method == "CONNECT" || r.Method == "TRACE" {
 		return outside("the method is not one that is sent")
 	}
@@ -77,12 +44,15 @@ func checkRequest(r action.HTTP, c Credential) error {
 	if !isTarget(r.Query) {
 		return outside("the query is not in canonical form")
 	}
+	if slices.ContainsFunc(r.QueryNames(), c.ownsParameter) {
+		return outside("a query parameter belongs to the credential")
+	}
 	for _, h := range r.Headers {
 		if !isToken(h.Name) {
 			return outside("a header name is not a token")
 		}
 		// Some servers read an underscore in a header name as a hyphen.
-		if folded := action.FoldHeader(h.Name); fixedHeaders[folded] || folded == action.FoldHeader(own) {
+		if fixedHeaders[action.FoldHeader(h.Name)] || c.owns(h.Name) {
 			return outside("header " + h.Name + " is not set by agents")
 		}
 		for i := range len(h.Value) {
@@ -114,59 +84,130 @@ func isToken(s string) bool {
 	return s != ""
 }
 
-// message returns the request as it goes over the wire, without the body. It
-// holds the secret: the caller wipes it. room is spare capacity for a body.
-func message(t Target, c Credential, r action.HTTP, room int) []byte {
-	size := 256 + len(r.Method) + len(r.Path) + len(r.Query) + len(t.Host) + len(c.Header) + len(c.Prefix) + len(c.Secret) + room
-	for _, h := range r.Headers {
-		size += len(h.Name) + len(h.Value) + 4
-	}
-	b := make([]byte, 0, size) // never grown: a grown buffer leaves a copy of the secret
-	b = append(b, r.Method...)
-	b = append(b, ' ')
-	b = append(b, r.Path...)
+// request is one request as it goes over the wire, whatever the version of HTTP.
+// It holds secrets: whoever composed it wipes it.
+type request struct {
+	method string
+	target []byte  // path and query
+	fields []field // in their order; Host and what belongs to a connection stand apart
+	body   []byte  // the agent's, not to be changed
+
+	echoes [][]byte // what the answer is searched for; wiped or lent
+	wiped  [][]byte // what is to be cleared
+}
+
+// field is a header: its value is text, with a secret behind it or none.
+type field struct {
+	name, text string
+	secret     []byte
+}
+
+// compose makes the request of an action that was found good, with the
+// credential in its place.
+func compose(t Target, c Credential, r action.HTTP, now time.Time) (*request, error) {
+	w := &request{method: r.Method, body: r.Body}
+	w.fields = make([]field, 0, len(r.Headers)+8)
+	// One piece, never grown: a grown buffer leaves a copy of the secret.
+	w.target = w.own(len(r.Path) + len(r.Query) + len(c.Parameter) + 3*len(c.Secret) + 3)
+	w.target = append(w.target, r.Path...)
 	if r.Query != "" {
-		b = append(b, '?')
-		b = append(b, r.Query...)
+		w.target = append(w.target, '?')
+		w.target = append(w.target, r.Query...)
 	}
-	b = append(b, " HTTP/1.1\r\n"...)
-	b = appendHeader(b, "Host", t.authority())
 	agent := false
 	for _, h := range r.Headers {
 		if strings.EqualFold(h.Name, "Accept-Encoding") {
 			continue // what we cannot decode we could not scrub
 		}
 		agent = agent || strings.EqualFold(h.Name, "User-Agent")
-		b = appendHeader(b, h.Name, h.Value)
+		w.text(h.Name, h.Value)
 	}
 	if !agent {
-		b = appendHeader(b, "User-Agent", "yett")
+		w.text("User-Agent", "yett")
 	}
 	if r.Method == "HEAD" {
-		b = appendHeader(b, "Accept-Encoding", "identity")
+		w.text("Accept-Encoding", "identity")
 	} else {
-		b = appendHeader(b, "Accept-Encoding", "gzip")
+		w.text("Accept-Encoding", "gzip")
 	}
-	header, prefix := c.place()
-	b = append(b, header...)
-	b = append(b, ": "...)
-	b = append(b, prefix...)
-	b = append(b, c.Secret...)
-	b = append(b, "\r\n"...)
+	if err := c.place(w, t, r, now); err != nil {
+		w.wipe()
+		return nil, notSent(err)
+	}
 	if len(r.Body) > 0 || r.Method == "POST" || r.Method == "PUT" || r.Method == "PATCH" {
-		b = append(b, "Content-Length: "...)
-		b = strconv.AppendInt(b, int64(len(r.Body)), 10)
-		b = append(b, "\r\n"...)
+		w.text("Content-Length", strconv.Itoa(len(r.Body)))
 	}
-	if !isSafe(r.Method) {
-		b = appendHeader(b, "Connection", "close")
-	}
-	return append(b, "\r\n"...)
+	return w, nil
 }
 
-func appendHeader(b []byte, name, value string) []byte {
-	b = append(b, name...)
-	b = append(b, ": "...)
-	b = append(b, value...)
+func (w *request) text(name, value string) {
+	w.fields = append(w.fields, field{name: name, text: value})
+}
+
+func (w *request) secret(name, prefix string, value []byte) {
+	w.fields = append(w.fields, field{name, prefix, value})
+}
+
+// own returns room that is wiped with the request.
+func (w *request) own(size int) []byte {
+	b := make([]byte, 0, size)
+	w.wiped = append(w.wiped, b[:size])
+	return b
+}
+
+// parameter puts a secret behind the query.
+func (w *request) parameter(name string, value []byte) {
+	if bytes.IndexByte(w.target, '?') < 0 {
+		w.target = append(w.target, '?')
+	} else {
+		w.target = append(w.target, '&')
+	}
+	w.target = append(append(w.target, name...), '=')
+	w.target = appendEscaped(w.target, value)
+}
+
+// appendEscaped escapes all but the unreserved characters of RFC 3986.
+func appendEscaped(b, value []byte) []byte {
+	const digits = "0123456789ABCDEF"
+	for _, c := range value {
+		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0 {
+			b = append(b, c)
+		} else {
+			b = append(b, '%', digits[c>>4], digits[c&15])
+		}
+	}
+	return b
+}
+
+func (w *request) wipe() {
+	for _, b := range w.wiped {
+		clear(b)
+	}
+}
+
+// message returns the request in HTTP/1.1, without the body. The caller wipes
+// it. room is spare capacity for a body.
+func (w *request) message(t Target, room int) []byte {
+	size := 128 + len(w.method) + len(w.target) + len(t.Host) + room
+	for _, f := range w.fields {
+		size += len(f.name) + len(f.text) + len(f.secret) + 4
+	}
+	b := make([]byte, 0, size) // never grown, see compose
+	b = append(b, w.method...)
+	b = append(b, ' ')
+	b = append(b, w.target...)
+	b = append(b, " HTTP/1.1\r\nHost: "...)
+	b = append(b, t.authority()...)
+	b = append(b, "\r\n"...)
+	for _, f := range w.fields {
+		b = append(b, f.name...)
+		b = append(b, ": "...)
+		b = append(b, f.text...)
+		b = append(b, f.secret...)
+		b = append(b, "\r\n"...)
+	}
+	if !isSafe(w.method) {
+		b = append(b, "Connection: close\r\n"...)
+	}
 	return append(b, "\r\n"...)
 }

@@ -336,7 +336,7 @@ func FuzzScrub(f *testing.F) {
 		f.Fatal("the corpus is empty")
 	}
 	f.Fuzz(func(t *testing.T, secret, body []byte, cut int) {
-		if (Credential{Kind: "bearer", Secret: secret}).check() != nil || cut < 0 || cut > len(body) {
+		if (Credential{Kind: "bearer", Secret: secret}).Check() != nil || cut < 0 || cut > len(body) {
 			return
 		}
 		s := newScrubber(secret)
