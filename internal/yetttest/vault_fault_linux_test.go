@@ -87,6 +87,7 @@ func launch(socket int, args []string) error {
 // fault is what happens at one durable call of a program.
 type fault struct {
 	at    int           // the call, from 1 on; 0 for none
+	first string        // or the first call of this name
 	half  bool          // half of the write is done; the rest of the fault befalls the other half
 	kill  bool          // the program is killed before the call
 	errno syscall.Errno // or the call fails with this
@@ -104,11 +105,14 @@ func faultsAt(at int, name string) []fault {
 
 func (f fault) String() string {
 	call := fmt.Sprintf("call %d", f.at)
+	if f.first != "" {
+		call = "the first " + f.first
+	}
 	if f.half {
 		call = "the second half of " + call
 	}
 	switch {
-	case f.at == 0:
+	case f.at == 0 && f.first == "":
 		return "no fault"
 	case f.kill:
 		return "killed before " + call
@@ -247,6 +251,9 @@ func (in *injector) judge(n *notification) (errno syscall.Errno, kill bool) {
 		return 0, false
 	}
 	in.calls = append(in.calls, name)
+	if name == in.fault.first {
+		in.fault.at, in.fault.first = len(in.calls), ""
+	}
 	switch k := len(in.calls); {
 	case in.fault.at == 0 || k < in.fault.at:
 	case k == in.fault.at && in.fault.half:
