@@ -426,7 +426,7 @@ func isSessionMethod(m string) bool {
 func isManagement(m string) bool {
 	area, _, _ := strings.Cut(m, ".")
 	switch area {
-	case "broker", "vault", "secret", "approval", "activity", "ledger":
+	case "broker", "vault", "secret", "approval", "activity", "ledger", "passkey":
 		return true
 	}
 	return m == wire.MethodSessionList || m == wire.MethodSessionPaused || m == wire.MethodSessionRevoke || m == wire.MethodAccessApply || m == wire.MethodAccessShow ||

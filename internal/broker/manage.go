@@ -43,6 +43,10 @@ func (o *operator) manage(method string, m wire.Managed) (any, *wire.Error) {
 		return managed(m, o.denyCard)
 	case wire.MethodApprovalApprove:
 		return managed(m, func(r wire.Approve) (any, *wire.Error) { return o.approve(r, m.Proof) })
+	case wire.MethodApproveAll:
+		return managed(m, func(r wire.ApproveAll) (any, *wire.Error) { return o.approveAll(r, m.Proof) })
+	case wire.MethodPasskeyList:
+		return o.listPasskeys()
 	case wire.MethodSecretList:
 		return o.listSecrets()
 	case wire.MethodApprovalList:
@@ -91,6 +95,14 @@ func (o *operator) manageProven(method string, m wire.Managed) (any, *wire.Error
 		work = func() (any, *wire.Error) { return managed(m, o.resolveOperation) }
 	case wire.MethodSecretRemove:
 		work = func() (any, *wire.Error) { return managed(m, o.removeSecret) }
+	case wire.MethodPasskeyAdd:
+		work = func() (any, *wire.Error) {
+			return managed(m, func(r wire.PasskeyAdd) (any, *wire.Error) { return o.addPasskey(r, m.Proof.Nonce) })
+		}
+	case wire.MethodPasskeyRemove:
+		work = func() (any, *wire.Error) { return managed(m, o.removePasskey) }
+	case wire.MethodApprovalClick:
+		work = o.openClicks
 	default:
 		return nil, wire.Errorf(wire.CodeBadRequest, "There is no such method.")
 	}
@@ -276,6 +288,17 @@ func (o *operator) listActivity(r wire.ActivityList) (any, *wire.Error) {
 	}
 	own, all := subjectKey(o.who.evidence()), o.mayRead()
 	size, limit := 0, min(max(r.Limit, 1), 1000)
+	if r.Newest {
+		n, err := o.b.Ledger.Entries()
+		if err != nil {
+			return nil, o.b.ledgerFailed(err)
+		}
+		if r.From <= 0 || r.From > n {
+			r.From = n + 1
+		}
+		limit = int(min(int64(limit), r.From-1))
+		r.From -= int64(limit)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), ledgerTime)
 	defer cancel()
 	err := o.b.Ledger.Rows(ctx, open.opener, r.From, func(row ledger.Row) error {

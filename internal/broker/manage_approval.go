@@ -61,31 +61,79 @@ func (o *operator) listCards(r wire.ApprovalList) (any, *wire.Error) {
 // approve decides a card in favour. The proof is over the digest, the choice
 // and its end, so none of them can be swapped.
 func (o *operator) approve(r wire.Approve, p *wire.Proof) (any, *wire.Error) {
-	if p == nil {
-		return nil, wire.NewError(wire.CodeProofRequired)
-	}
-	message := approval.DecisionMessage(r.CardDigest, r.Choice, r.Until, p.Nonce)
-	if fail := o.checkMAC(wire.MethodApprovalApprove, message, p); fail != nil {
+	card := wire.CardNamed{ApprovalID: r.ApprovalID, CardDigest: r.CardDigest}
+	d, proven, fail := o.proveDecision(wire.ApproveAll{Cards: []wire.CardNamed{card}, Choice: r.Choice, Until: r.Until}, p)
+	if fail != nil {
 		return nil, fail
 	}
-	if r.Choice != approval.ChoiceOnce && r.Choice != approval.ChoiceUntil || r.Choice == approval.ChoiceOnce && !r.Until.IsZero() {
-		return nil, wire.Errorf(wire.CodeBadRequest, "choice must be once, or until with a time")
+	return o.decide(r.ApprovalID, r.CardDigest, d, proven)
+}
+
+// maxAtOnce bounds how many cards one proof decides.
+const maxAtOnce = 100
+
+// approveAll decides several cards in favour by one proof over all of their
+// digests. A card that has gone meanwhile does not hold up the others.
+func (o *operator) approveAll(r wire.ApproveAll, p *wire.Proof) (any, *wire.Error) {
+	if len(r.Cards) == 0 || len(r.Cards) > maxAtOnce {
+		return nil, wire.Errorf(wire.CodeBadRequest, "One proof decides 1 to %d cards.", maxAtOnce)
 	}
-	return o.decide(r.ApprovalID, r.CardDigest, approval.Decision{Choice: r.Choice, Until: r.Until})
+	d, proven, fail := o.proveDecision(r, p)
+	if fail != nil {
+		return nil, fail
+	}
+	all := wire.ApprovedAll{}
+	for _, c := range r.Cards {
+		_, fail := o.decide(c.ApprovalID, c.CardDigest, d, proven)
+		all.Cards = append(all.Cards, wire.CardDecided{ApprovalID: c.ApprovalID, Error: fail})
+	}
+	return all, nil
+}
+
+// proveDecision checks the proof of a yes: over the digests in their order, the
+// choice and its end.
+func (o *operator) proveDecision(r wire.ApproveAll, p *wire.Proof) (d approval.Decision, proven approval.Proven, fail *wire.Error) {
+	if p == nil {
+		return d, proven, wire.NewError(wire.CodeProofRequired)
+	}
+	digests := make([]string, len(r.Cards))
+	for i, c := range r.Cards {
+		digests[i] = c.CardDigest
+	}
+	message := approval.DecisionsMessage(digests, r.Choice, r.Until, p.Nonce)
+	switch {
+	case p.Click:
+		proven, fail = o.checkClick(r.Cards, p)
+	case p.Assertion != nil:
+		proven, fail = o.checkPasskey(wire.MethodApprovalApprove, message, p)
+	default:
+		proven = approval.Proven{By: approval.ByPassphrase}
+		fail = o.checkMAC(wire.MethodApprovalApprove, message, p)
+	}
+	if fail != nil {
+		return d, proven, fail
+	}
+	if r.Choice != approval.ChoiceOnce && r.Choice != approval.ChoiceUntil || r.Choice == approval.ChoiceOnce && !r.Until.IsZero() {
+		return d, proven, wire.Errorf(wire.CodeBadRequest, "choice must be once, or until with a time")
+	}
+	if proven.By == approval.ByPasskey || len(digests) > 1 {
+		proven.Cards = digests
+	}
+	return approval.Decision{Choice: r.Choice, Until: r.Until}, proven, nil
 }
 
 func (o *operator) denyCard(r wire.ApprovalID) (any, *wire.Error) {
-	return o.decide(r.ApprovalID, "", approval.Decision{Choice: approval.ChoiceDeny, Code: wire.ReasonDenied})
+	return o.decide(r.ApprovalID, "", approval.Decision{Choice: approval.ChoiceDeny, Code: wire.ReasonDenied}, approval.Proven{})
 }
 
 // decide records a decision and then lets it take effect, in one step of the
 // queue: nothing can happen between the two.
-func (o *operator) decide(id, digest string, d approval.Decision) (any, *wire.Error) {
+func (o *operator) decide(id, digest string, d approval.Decision, proven approval.Proven) (any, *wire.Error) {
 	item, err := o.b.queue.Get(id)
 	if err == nil {
 		approver := o.approver(item) // before the queue is held: it asks the kernel about every agent
 		err = o.b.queue.Decide(id, digest, d, func(i *approval.Item) error {
-			if fail := o.decisionRow(i, d, approver); fail != nil && d.Choice != approval.ChoiceDeny {
+			if fail := o.decisionRow(i, d, approver, proven); fail != nil && d.Choice != approval.ChoiceDeny {
 				return fail
 			}
 			return nil
@@ -109,12 +157,16 @@ func (o *operator) decide(id, digest string, d approval.Decision) (any, *wire.Er
 	return nil, wire.Errorf(wire.CodeBadRequest, "%v.", err)
 }
 
-// decisionRow records a decision: who decided, what it gives, and the card as
-// it was shown.
-func (o *operator) decisionRow(i *approval.Item, d approval.Decision, approver map[string]any) *wire.Error {
+// decisionRow records a decision: who decided, how a yes was proven, what it
+// gives, and the card as it was shown.
+func (o *operator) decisionRow(i *approval.Item, d approval.Decision, approver map[string]any, proven approval.Proven) *wire.Error {
 	c := o.who.evidence()
+	verified := map[string]any{"channel_id": o.who.name(), "role": c.Role, "peer": verifiedProcess(c.Peer), "approver": approver}
+	if d.Granted() {
+		verified["proof"] = proven
+	}
 	row := ledger.Row{Kind: "decision", SessionID: i.SessionID, Claimed: marshal(c.Claims),
-		Verified: marshal(map[string]any{"channel_id": o.who.name(), "role": c.Role, "peer": verifiedProcess(c.Peer), "approver": approver}),
+		Verified: marshal(verified),
 		Request:  marshal(map[string]any{"approval_id": i.ID(), "card_digest": i.Digest, "card": string(i.Document)}),
 		Outcome:  marshal(map[string]any{"choice": d.Choice})}
 	if i.Card.Request != nil {

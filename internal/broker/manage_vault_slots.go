@@ -59,10 +59,7 @@ func (b *Broker) slotHas(s wire.ChallengeSlot) bool {
 // valid: reading, nonces, and the cards that wait for a decision.
 func (b *Broker) voidProofs() {
 	for _, o := range b.everyOperator() {
-		o.proving.Lock()
-		o.reading = 0
-		clear(o.nonces)
-		o.proving.Unlock()
+		o.forgetProofs()
 	}
 	b.queue.WithdrawIf(func(*approval.Item) bool { return true }, wire.ReasonRevoked)
 }

@@ -19,6 +19,7 @@ type operator struct {
 	proving sync.Mutex
 	nonces  map[string]time.Duration // open challenges → their end, since boot
 	reading time.Duration            // until when this one may read, since boot
+	clicks  time.Duration            // until when a page may decide by a click, since boot
 }
 
 // asker is who an operator is, by what the system establishes about it.

@@ -59,6 +59,9 @@ func (b *Broker) closeVault() bool {
 		open.log.Wipe()
 	}
 	b.Vault.Lock()
+	for _, o := range b.everyOperator() {
+		o.forgetClicks()
+	}
 	b.SSH.CloseKept()
 	returnMemory()
 	return open != nil

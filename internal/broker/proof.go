@@ -24,7 +24,7 @@ func (o *operator) challenge() (any, *wire.Error) {
 	if nonce == "" {
 		return nil, wire.NewError(wire.CodeBusy)
 	}
-	c := wire.Challenge{Nonce: nonce}
+	c := wire.Challenge{Nonce: nonce, Passkeys: o.b.passkeyChallenge()}
 	for _, s := range o.b.Vault.Slots() {
 		c.Slots = append(c.Slots, wire.ChallengeSlot{Name: s.Name, Salt: s.KDF.Salt, Time: s.KDF.Time,
 			MemoryKiB: s.KDF.MemoryKiB, Threads: s.KDF.Threads, Form: s.KDF.Form})
@@ -58,10 +58,22 @@ func (o *operator) takeNonce(n string) bool {
 	return ok && o.b.Clock.SinceBoot() < end
 }
 
+// forgetProofs takes back what proofs have opened here, and the nonces of those
+// that are on their way.
+func (o *operator) forgetProofs() {
+	o.proving.Lock()
+	defer o.proving.Unlock()
+	o.reading, o.clicks = 0, 0
+	clear(o.nonces)
+}
+
 // checkProof verifies the person's proof of one management request.
 func (o *operator) checkProof(method string, m wire.Managed) *wire.Error {
 	if m.Proof == nil {
 		return wire.NewError(wire.CodeProofRequired)
+	}
+	if m.Proof.Assertion != nil {
+		return o.checkPasskeyAct(method, m)
 	}
 	return o.checkMAC(method, approval.ProofMessage(method, m.Request, m.Proof.Nonce), m.Proof)
 }
@@ -72,7 +84,7 @@ func (o *operator) checkMAC(method string, message []byte, p *wire.Proof) *wire.
 		return wire.NewError(wire.CodeLocked)
 	}
 	if !o.takeNonce(p.Nonce) {
-		return wire.Errorf(wire.CodeProofInvalid, "The proof's nonce is unknown, used or too old.")
+		return staleNonce()
 	}
 	defer b.use()()
 	err := b.proofs.try(o.who.processKey(), o.who.gone(), func() error { return b.Vault.VerifyProof(message, p.MAC) })

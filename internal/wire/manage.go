@@ -52,10 +52,13 @@ type Managed struct {
 }
 
 // Proof shows that the person is there: an HMAC under the approval key over
-// ProofMessage.
+// ProofMessage, or the answer of a passkey to its hash. A decision by a click
+// has neither.
 type Proof struct {
-	Nonce string `json:"nonce"` // from vault.challenge, used once, bound to the channel
-	MAC   []byte `json:"mac"`
+	Nonce     string     `json:"nonce"` // from vault.challenge, used once, bound to the channel
+	MAC       []byte     `json:"mac,omitempty" wire:"optional"`
+	Assertion *Assertion `json:"assertion,omitempty" wire:"optional"`
+	Click     bool       `json:"click,omitempty" wire:"optional"`
 }
 
 // Status answers broker.status. Up to Sessions its members belong to
@@ -77,8 +80,9 @@ type Status struct {
 
 // Challenge answers vault.challenge: how to derive the keys, and a nonce.
 type Challenge struct {
-	Slots []ChallengeSlot `json:"slots"`
-	Nonce string          `json:"nonce"`
+	Slots    []ChallengeSlot   `json:"slots"`
+	Nonce    string            `json:"nonce"`
+	Passkeys *PasskeyChallenge `json:"passkeys,omitempty"`
 }
 
 // ChallengeSlot has the Argon2id parameters (RFC 9106) of one key slot.
@@ -249,10 +253,12 @@ type List[T any] struct {
 	More   int      `json:"more,omitempty"`
 }
 
-// ActivityList asks for rows from number From on, at most Limit.
+// ActivityList asks for rows from number From on, at most Limit. With Newest it
+// asks for the last ones before From, and for the last of all if From is 0.
 type ActivityList struct {
-	From  int64 `json:"from"`
-	Limit int   `json:"limit"`
+	From   int64 `json:"from"`
+	Limit  int   `json:"limit"`
+	Newest bool  `json:"newest,omitempty" wire:"optional"`
 }
 
 // Quarantine answers ledger.found. Found is present after proof.

@@ -1,0 +1,95 @@
+package approval
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Ways in which a person proves a decision.
+const (
+	ByPassphrase = "passphrase"
+	ByPasskey    = "passkey"
+	ByClick      = "click" // in a console session that a stronger proof opened for it
+)
+
+// Proven stands in the row of a decision, and says how the person proved it.
+// Of a passkey it has all that whoever reads the row needs to check it again;
+// what a passphrase proves only the broker can check, while it has the key.
+type Proven struct {
+	By    string   `json:"by"`
+	Nonce string   `json:"nonce,omitempty"`
+	Cards []string `json:"cards,omitempty"` // all that one proof covers, in order
+
+	Name      string     `json:"passkey,omitempty"`
+	Origin    string     `json:"origin,omitempty"`
+	Key       Bytes      `json:"public_key,omitempty"`
+	Assertion *Assertion `json:"assertion,omitempty"`
+}
+
+// ErrNotPasskey: a decision that was proven in another way.
+var ErrNotPasskey = errors.New("the decision was not proven by a passkey")
+
+// Check checks again that the passkey approved the card with this digest, with
+// this choice and end.
+func (p Proven) Check(digest, choice string, until time.Time) error {
+	switch {
+	case p.By != ByPasskey:
+		return ErrNotPasskey
+	case p.Assertion == nil:
+		return fmt.Errorf("%w: it is missing", ErrPasskey)
+	case !slices.Contains(p.Cards, digest):
+		return fmt.Errorf("%w: it is not about this card", ErrPasskey)
+	}
+	key := Passkey{ID: p.Assertion.CredentialID, Key: p.Key}
+	_, err := key.Verify(DecisionsMessage(p.Cards, choice, until, p.Nonce), p.Origin, *p.Assertion)
+	return err
+}
+
+// Decided is a decision as its row tells it.
+type Decided struct {
+	ApprovalID string
+	Digest     string
+	Document   string
+	Choice     string
+	Until      time.Time
+	Proven     Proven
+}
+
+// ReadDecided reads the parts of a row of a decision.
+func ReadDecided(verified, granted, request, outcome []byte) (d Decided, err error) {
+	var v struct{ Proof Proven }
+	var g struct{ Until time.Time }
+	var r struct {
+		ApprovalID string `json:"approval_id"`
+		CardDigest string `json:"card_digest"`
+		Card       string
+	}
+	var o struct{ Choice string }
+	for _, part := range []struct {
+		from []byte
+		into any
+	}{{verified, &v}, {granted, &g}, {request, &r}, {outcome, &o}} {
+		if part.from == nil {
+			continue
+		}
+		if err := json.Unmarshal(part.from, part.into); err != nil {
+			return d, fmt.Errorf("reading a decision: %w", err)
+		}
+	}
+	return Decided{r.ApprovalID, r.CardDigest, r.Card, o.Choice, g.Until, v.Proof}, nil
+}
+
+// Check checks the digest of the card, and the passkey's approval of it if it
+// was proven so.
+func (d Decided) Check() error {
+	if Digest([]byte(d.Document)) != d.Digest {
+		return errors.New("the card is not the one of its digest")
+	}
+	if d.Proven.By != ByPasskey {
+		return nil
+	}
+	return d.Proven.Check(d.Digest, d.Choice, d.Until)
+}
