@@ -109,9 +109,19 @@ type Capability struct {
 	Paths      []string
 	Query      []string // nil: every name; empty: none
 
+	// ssh, ssh-copy
+	Host string
+
 	// ssh
-	Host     string
 	Commands []string
+	PTY      bool // a command may have a terminal
+
+	// ssh-copy
+	Direction string   // action.Up, action.Down or Both
+	Remote    []string // patterns of paths on the host
+	Local     []string // directories of this machine
+	MaxSize   int64    // of a file, in bytes
+	Overwrite bool     // files that are there may be replaced
 }
 
 // Budget allows Max actions within any Window.
@@ -194,6 +204,8 @@ func (c *Capability) clone() *Capability {
 	out.Paths = slices.Clone(c.Paths)
 	out.Query = slices.Clone(c.Query)
 	out.Commands = slices.Clone(c.Commands)
+	out.Remote = slices.Clone(c.Remote)
+	out.Local = slices.Clone(c.Local)
 	return &out
 }
 

@@ -39,8 +39,10 @@ func (p *Policy) Decide(granted func(capability string) bool, r action.Request) 
 		why = "the capability is for " + string(c.Kind) + " actions"
 	case c.Kind == action.KindHTTP:
 		why = p.outsideHTTP(c, r.HTTP)
-	default:
+	case c.Kind == action.KindSSH:
 		why = outsideSSH(c, r.SSH)
+	default:
+		why = outsideCopy(c, r.Copy)
 	}
 	if why != "" {
 		return Decision{Code: CodeOutside, Detail: why, Capability: c}
@@ -125,6 +127,9 @@ func (p *Policy) isTokenEndpoint(o Origin, path string) bool {
 func outsideSSH(c *Capability, s *action.SSH) string {
 	if !slices.ContainsFunc(c.Commands, func(pattern string) bool { return matchCommand(pattern, s.Command) }) {
 		return "the command is not among those of the capability"
+	}
+	if s.PTY && !c.PTY {
+		return "the capability gives no terminal (pty)"
 	}
 	return ""
 }

@@ -127,6 +127,16 @@ func (c *Capability) describe() entry {
 		e = e.list("query", c.Query, strconv.QuoteToASCII)
 	}
 	e = e.list("command", c.Commands, strconv.QuoteToASCII)
+	e = e.flag("terminal", c.PTY, "a command may have one")
+	if c.Direction != "" {
+		e = append(e, field{"direction", c.Direction})
+	}
+	e = e.list("remote", c.Remote, strconv.QuoteToASCII)
+	e = e.list("local", c.Local, strconv.QuoteToASCII)
+	if c.MaxSize != 0 {
+		e = append(e, field{"largest file", c.MaxSizeText()})
+	}
+	e = e.flag("overwrite", c.Overwrite, "files that are there may be replaced")
 	e = append(e, field{"confirm", c.Confirm})
 	if c.Budget != nil {
 		e = append(e, field{"budget", c.Budget.String()})

@@ -62,7 +62,7 @@ type builder struct {
 
 var (
 	nameForm       = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
-	capabilityForm = regexp.MustCompile(`^(http|ssh):[a-z0-9][a-z0-9._:-]{0,63}$`)
+	capabilityForm = regexp.MustCompile(`^(http|ssh|ssh-copy):[a-z0-9][a-z0-9._:-]{0,63}$`)
 	userForm       = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`)
 	methodForm     = regexp.MustCompile("^[A-Z0-9!#$%&'+.^_`|~-]{1,32}$")
 	budgetForm     = regexp.MustCompile(`^([1-9][0-9]{0,8})/([smhd])$`)
@@ -133,7 +133,7 @@ func (b *builder) capability(t *table) {
 		t.problem("", "capabilities of kind ssh-sign are not supported by this release")
 		return
 	case form == nil:
-		t.problem("", "a capability is named http:… or ssh:…, with at most 64 of the characters a-z, 0-9, '.', '_', ':' and '-' after it")
+		t.problem("", "a capability is named http:…, ssh:… or ssh-copy:…, with at most 64 of the characters a-z, 0-9, '.', '_', ':' and '-' after it")
 		return
 	}
 	c := &Capability{Name: t.name(), Kind: action.Kind(form[1]), Repeat: t.boolean("repeat"), Confirm: ConfirmSession}
@@ -146,10 +146,13 @@ func (b *builder) capability(t *table) {
 	if s, ok := t.optional("budget"); ok {
 		c.Budget = readBudget(t, s)
 	}
-	if c.Kind == action.KindHTTP {
+	switch c.Kind {
+	case action.KindHTTP:
 		b.httpCapability(t, c)
-	} else {
+	case action.KindSSH:
 		b.sshCapability(t, c)
+	default:
+		b.copyCapability(t, c)
 	}
 	t.finish()
 	b.policy.capabilities[c.Name] = c
@@ -198,6 +201,7 @@ func (b *builder) sshCapability(t *table, c *Capability) {
 		checkPattern(t, "commands", p, everything, err, c.Confirm)
 		c.Commands = append(c.Commands, p.value)
 	}
+	c.PTY = t.boolean("pty")
 }
 
 func checkPattern(t *table, key string, p text, everything bool, err error, confirm string) {
