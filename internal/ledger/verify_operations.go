@@ -3,6 +3,8 @@ package ledger
 import (
 	"context"
 	"database/sql"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/yett-broker/yett/internal/action"
@@ -91,7 +93,7 @@ func (v *verifier) checkOperations(ctx context.Context) error {
 	if err == nil && v.hasFinished {
 		err = v.checkTwice(ctx)
 	}
-	if err != nil || v.unopened || v.told == total {
+	if err != nil || v.unopened || v.newest == total {
 		return err
 	}
 	return v.eachOperation(ctx, func(o storedOperation) error { return v.nameUntold(ctx, o) })
@@ -142,29 +144,66 @@ func (v *verifier) checkOperation(o storedOperation) {
 // need not be one of its own.
 func (c *columns) newest() int64 { return max(c.lastRow, c.resolved) }
 
-// checkTold compares an operation as row n left it with what the file has.
-func (v *verifier) checkTold(ctx context.Context, n int64, told columns) error {
-	var found []columns
-	var err error
-	if is, ok := v.over[told.id]; ok {
-		found = []columns{is}
-	} else {
-		found, err = scanOperations(v.operation.QueryContext(ctx, told.id))
+// toldAtOnce is how many operations are looked up by one statement.
+const toldAtOnce = 64
+
+// selectTold finds operations by their ids, wherever they lie.
+func selectTold(finished bool) string {
+	ids := " WHERE id IN (?1"
+	for i := 2; i <= toldAtOnce; i++ {
+		ids += fmt.Sprintf(",?%d", i)
 	}
-	switch {
-	case err != nil:
-		return err
-	case len(found) == 0:
-		v.problem("row %d tells of operation %s, which is missing", n, told.id)
-	case n > found[0].newest():
-		v.problem("row %d changed operation %s, which ends with row %d", n, told.id, found[0].newest())
-	case n == found[0].newest():
-		v.told++
-		if differ := found[0].differences(&told); len(differ) > 0 {
-			v.problem("operation %s is not as row %d left it: %s", told.id, n, strings.Join(differ, "; "))
+	ids += ")"
+	if finished {
+		return selectOperation + ids + " UNION ALL " + selectFinished + ids
+	}
+	return selectOperation + ids
+}
+
+// checkTold compares operations as rows left them with what the file has.
+func (v *verifier) checkTold(ctx context.Context, rows []openedRow) error {
+	var ids []any
+	for i := range rows {
+		for _, told := range rows[i].told {
+			ids = append(ids, told.id)
+		}
+	}
+	has := map[string]columns{}
+	for part := range slices.Chunk(ids, toldAtOnce) {
+		found, err := scanOperations(v.told.QueryContext(ctx, append(part, make([]any, toldAtOnce-len(part))...)...))
+		if err != nil {
+			return err
+		}
+		for _, c := range found {
+			if _, twice := has[c.id]; !twice { // checkTwice tells of it
+				has[c.id] = c
+			}
+		}
+	}
+	for i := range rows {
+		for _, told := range rows[i].told {
+			is, ok := v.over[told.id]
+			if !ok {
+				is, ok = has[told.id]
+			}
+			v.compareTold(rows[i].n, &told, &is, ok)
 		}
 	}
 	return nil
+}
+
+func (v *verifier) compareTold(n int64, told, is *columns, exists bool) {
+	switch {
+	case !exists:
+		v.problem("row %d tells of operation %s, which is missing", n, told.id)
+	case n > is.newest():
+		v.problem("row %d changed operation %s, which ends with row %d", n, told.id, is.newest())
+	case n == is.newest():
+		v.newest++
+		if differ := is.differences(told); len(differ) > 0 {
+			v.problem("operation %s is not as row %d left it: %s", told.id, n, strings.Join(differ, "; "))
+		}
+	}
 }
 
 // nameUntold reports an operation whose last row does not tell of it.
