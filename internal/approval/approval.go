@@ -120,9 +120,20 @@ type Capability struct {
 	Paths    []string `json:"paths,omitempty"`
 	Query    []string `json:"query,omitempty"`
 	Commands []string `json:"commands,omitempty"`
+	PTY      bool     `json:"pty,omitempty"` // a command may have a terminal
+	Copy     *Copying `json:"copy,omitempty"`
 	Budget   string   `json:"budget,omitempty"`
 	Confirm  string   `json:"confirm,omitempty"`  // "each": a yes lets the session ask, action by action
 	Insecure bool     `json:"insecure,omitempty"` // sent over plain http
+}
+
+// Copying is what a capability to copy files allows.
+type Copying struct {
+	Direction string   `json:"direction"` // up (to the host), down or both
+	Remote    []string `json:"remote"`
+	Local     []string `json:"local"`
+	MaxSize   string   `json:"max_size"`
+	Overwrite bool     `json:"overwrite,omitempty"`
 }
 
 // Request is the one action that a card for an operation shows, in full.
@@ -139,6 +150,11 @@ type Request struct {
 	Command     string          `json:"command,omitempty"`
 	Stdin       string          `json:"stdin,omitempty"`
 	StdinSize   int             `json:"stdin_size"`
+	PTY         bool            `json:"pty,omitempty"`
+	Direction   string          `json:"direction,omitempty"`
+	Local       string          `json:"local,omitempty"`
+	Remote      string          `json:"remote,omitempty"`
+	Overwrite   bool            `json:"overwrite,omitempty"`
 	TimeoutMS   int64           `json:"timeout_ms,omitempty"`
 }
 
@@ -152,7 +168,11 @@ func NewRequest(operationID string, r action.Request) *Request {
 	}
 	if s := r.SSH; s != nil {
 		v.Command, v.Stdin, v.StdinSize = s.Command, string(s.Stdin), len(s.Stdin)
-		v.TimeoutMS = s.Timeout.Milliseconds()
+		v.PTY, v.TimeoutMS = s.PTY, s.Timeout.Milliseconds()
+	}
+	if c := r.Copy; c != nil {
+		v.Direction, v.Local, v.Remote, v.Overwrite = c.Direction, c.Local, c.Remote, c.Overwrite
+		v.TimeoutMS = c.Timeout.Milliseconds()
 	}
 	return v
 }

@@ -190,12 +190,7 @@ func (ch *channel) newOperation(open *unlocked, s *session.Session, m wire.Actio
 		return op, &action.Refusal{Code: wire.ReasonCapabilityUnknown}
 	}
 	var refusal *action.Refusal
-	if c.Kind == action.KindHTTP {
-		op.request.HTTP, refusal = m.Action.HTTP()
-	} else {
-		op.request.SSH, refusal = m.Action.SSH()
-	}
-	if refusal != nil {
+	if op.request, refusal = m.Action.Of(c.Kind, m.Capability); refusal != nil {
 		op.recorded = refused(m)
 		op.record.Digest = keyed(open.digest, "refused", []byte(op.id))
 		return op, refusal

@@ -83,6 +83,9 @@ func (ch *channel) fileOperationCard(op *operation, note string) (*approval.Item
 func cardCapability(p *access.Policy, name string) approval.Capability {
 	c, _ := p.Capability(name)
 	v := approval.Capability{Name: c.Name, Methods: c.Methods, Paths: c.Paths, Query: c.Query, Commands: c.Commands}
+	if v.PTY = c.PTY; c.Kind == action.KindCopy {
+		v.Copy = &approval.Copying{Direction: c.Direction, Remote: c.Remote, Local: c.Local, MaxSize: c.MaxSizeText(), Overwrite: c.Overwrite}
+	}
 	if c.Budget != nil {
 		v.Budget = c.Budget.String()
 	}

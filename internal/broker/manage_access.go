@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/yett-broker/yett/internal/access"
-	"github.com/yett-broker/yett/internal/action"
 	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/vault"
 	"github.com/yett-broker/yett/internal/wire"
@@ -115,13 +114,7 @@ func (o *operator) testAccess(r wire.AccessTest) (any, *wire.Error) {
 	if !ok {
 		return wire.AccessTested{Code: access.CodeUnknown, Message: "there is no such capability"}, nil
 	}
-	request := action.Request{Capability: r.Capability}
-	var refusal *action.Refusal
-	if c.Kind == action.KindHTTP {
-		request.HTTP, refusal = r.Action.HTTP()
-	} else {
-		request.SSH, refusal = r.Action.SSH()
-	}
+	request, refusal := r.Action.Of(c.Kind, r.Capability)
 	if refusal != nil {
 		return wire.AccessTested{Code: refusal.Code, Message: refusal.Detail}, nil
 	}

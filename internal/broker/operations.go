@@ -78,7 +78,7 @@ func (op *operation) finish(state action.State, result any, reason *wire.Reason)
 		return
 	}
 	op.state, op.result, op.reason, op.card = state, result, reason, nil
-	op.request.HTTP, op.request.SSH, op.recorded = nil, nil, nil // the rows have them; thousands of ended ones are remembered
+	op.request.HTTP, op.request.SSH, op.request.Copy, op.recorded = nil, nil, nil, nil // the rows have them; thousands of ended ones are remembered
 	close(op.done)
 }
 

@@ -87,12 +87,18 @@ type SessionResult struct {
 // Access is one capability as access.list shows it.
 type Access struct {
 	Capability string     `json:"capability"`
-	Kind       string     `json:"kind"` // http or ssh
+	Kind       string     `json:"kind"` // http, ssh or ssh-copy
 	Target     string     `json:"target"`
 	Methods    []string   `json:"methods,omitempty"`
 	Paths      []string   `json:"paths,omitempty"`
 	Query      []string   `json:"query,omitempty"`
 	Commands   []string   `json:"commands,omitempty"`
+	PTY        bool       `json:"pty,omitempty"`       // a command may have a terminal
+	Direction  string     `json:"direction,omitempty"` // up, down or both
+	Remote     []string   `json:"remote,omitempty"`
+	Local      []string   `json:"local,omitempty"`
+	MaxSize    int64      `json:"max_size,omitempty"` // of a file, in bytes
+	Overwrite  bool       `json:"overwrite,omitempty"`
 	Budget     string     `json:"budget,omitempty"`
 	Confirm    string     `json:"confirm"`
 	Granted    bool       `json:"granted"`
@@ -115,8 +121,8 @@ type ActionRequest struct {
 	WaitMS         int64   `json:"wait_ms,omitempty" wire:"optional"`
 }
 
-// Action has the members of both kinds of action; the capability says which
-// kind it must be.
+// Action has the members of all kinds of action; the capability says which kind
+// it must be.
 type Action struct {
 	Method     *string           `json:"method,omitempty" wire:"optional"`
 	Path       *string           `json:"path,omitempty" wire:"optional"`
@@ -128,13 +134,21 @@ type Action struct {
 	Command   *string  `json:"command,omitempty" wire:"optional"`
 	Argv      []string `json:"argv,omitempty" wire:"optional"`
 	Stdin     *string  `json:"stdin,omitempty" wire:"optional"`
-	TimeoutMS *int64   `json:"timeout_ms,omitempty" wire:"optional"`
+	TimeoutMS *int64   `json:"timeout_ms,omitempty" wire:"optional"` // ssh and ssh-copy
+
+	StdinBase64 *string `json:"stdin_base64,omitempty" wire:"optional"`
+	PTY         *bool   `json:"pty,omitempty" wire:"optional"`
+
+	Direction *string `json:"direction,omitempty" wire:"optional"`
+	Local     *string `json:"local,omitempty" wire:"optional"`
+	Remote    *string `json:"remote,omitempty" wire:"optional"`
+	Overwrite *bool   `json:"overwrite,omitempty" wire:"optional"`
 }
 
 // HTTP returns the action as an HTTP action, or what is wrong with it.
 func (a *Action) HTTP() (*action.HTTP, *action.Refusal) {
 	switch {
-	case a.Command != nil || a.Argv != nil || a.Stdin != nil || a.TimeoutMS != nil:
+	case a.hasSSH() || a.hasCopy() || a.TimeoutMS != nil:
 		return nil, &action.Refusal{Code: CodeBadRequest, Detail: "an http capability takes method, path, query, headers, body or body_base64, as http_request has them"}
 	case a.Method == nil:
 		return nil, &action.Refusal{Code: CodeBadRequest, Detail: "action: method is missing"}
@@ -147,10 +161,56 @@ func (a *Action) HTTP() (*action.HTTP, *action.Refusal) {
 
 // SSH returns the action as an SSH action, or what is wrong with it.
 func (a *Action) SSH() (*action.SSH, *action.Refusal) {
-	if a.Method != nil || a.Path != nil || a.Query != nil || a.Headers != nil || a.Body != nil || a.BodyBase64 != nil {
-		return nil, &action.Refusal{Code: CodeBadRequest, Detail: "an ssh capability takes command or argv, stdin and timeout_ms, as ssh_run has them"}
+	if a.hasHTTP() || a.hasCopy() {
+		return nil, &action.Refusal{Code: CodeBadRequest, Detail: "an ssh capability takes command or argv, stdin or stdin_base64, pty and timeout_ms, as ssh_run has them"}
 	}
-	return action.NewSSH(action.SSHInput{Command: a.Command, Argv: a.Argv, Stdin: a.Stdin, TimeoutMS: a.TimeoutMS})
+	return action.NewSSH(action.SSHInput{Command: a.Command, Argv: a.Argv, Stdin: a.Stdin, StdinBase64: a.StdinBase64,
+		TimeoutMS: a.TimeoutMS, PTY: a.PTY != nil && *a.PTY})
+}
+
+// Copy returns the action as a copy of a file, or what is wrong with it.
+func (a *Action) Copy() (*action.Copy, *action.Refusal) {
+	if a.hasHTTP() || a.hasSSH() {
+		return nil, &action.Refusal{Code: CodeBadRequest, Detail: "an ssh-copy capability takes direction, local, remote, overwrite and timeout_ms, as ssh_copy has them"}
+	}
+	for _, required := range []struct {
+		name string
+		text *string
+	}{{"direction", a.Direction}, {"local", a.Local}, {"remote", a.Remote}} {
+		if required.text == nil {
+			return nil, &action.Refusal{Code: CodeBadRequest, Detail: "action: " + required.name + " is missing"}
+		}
+	}
+	return action.NewCopy(action.CopyInput{Direction: *a.Direction, Local: *a.Local, Remote: *a.Remote,
+		Overwrite: a.Overwrite != nil && *a.Overwrite, TimeoutMS: a.TimeoutMS})
+}
+
+func (a *Action) hasHTTP() bool {
+	return a.Method != nil || a.Path != nil || a.Query != nil || a.Headers != nil || a.Body != nil || a.BodyBase64 != nil
+}
+
+func (a *Action) hasSSH() bool {
+	return a.Command != nil || a.Argv != nil || a.Stdin != nil || a.StdinBase64 != nil || a.PTY != nil
+}
+
+func (a *Action) hasCopy() bool {
+	return a.Direction != nil || a.Local != nil || a.Remote != nil || a.Overwrite != nil
+}
+
+// Of makes the canonical request of a capability's kind, or says what is wrong
+// with it.
+func (a *Action) Of(kind action.Kind, capability string) (action.Request, *action.Refusal) {
+	r := action.Request{Capability: capability}
+	var refusal *action.Refusal
+	switch kind {
+	case action.KindHTTP:
+		r.HTTP, refusal = a.HTTP()
+	case action.KindSSH:
+		r.SSH, refusal = a.SSH()
+	case action.KindCopy:
+		r.Copy, refusal = a.Copy()
+	}
+	return r, refusal
 }
 
 // Query maps a name to its values: a JSON object of a string or an array of
@@ -219,15 +279,31 @@ type HTTPResult struct {
 	Withheld  string            `json:"withheld,omitempty"`
 }
 
-// SSHResult is the result of an SSH action.
+// SSHResult is the result of an SSH action. Of a truncated stream the beginning
+// lies under its reference, and the end under that of its tail.
 type SSHResult struct {
 	Exit            SSHExit `json:"exit"`
 	StdoutRef       string  `json:"stdout_ref"`
 	StdoutSize      int64   `json:"stdout_size"`
 	StdoutTruncated bool    `json:"stdout_truncated"`
+	StdoutTotal     int64   `json:"stdout_total,omitempty"` // of a truncated one: bytes that came
+	StdoutTailRef   string  `json:"stdout_tail_ref,omitempty"`
 	StderrRef       string  `json:"stderr_ref"`
 	StderrSize      int64   `json:"stderr_size"`
 	StderrTruncated bool    `json:"stderr_truncated"`
+	StderrTotal     int64   `json:"stderr_total,omitempty"`
+	StderrTailRef   string  `json:"stderr_tail_ref,omitempty"`
+	LeftOpen        bool    `json:"left_open,omitempty"` // something in the background still held a stream
+}
+
+// CopyResult is the result of a copy that was done.
+type CopyResult struct {
+	Direction string `json:"direction"`
+	Local     string `json:"local"`
+	Remote    string `json:"remote"`
+	Size      int64  `json:"size"`
+	SHA256    string `json:"sha256"` // of the bytes that were copied
+	Replaced  bool   `json:"replaced"`
 }
 
 // SSHExit holds exactly one of its members.
