@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -239,24 +238,19 @@ func (a *app) agree(ctx context.Context, yes bool, question string) error {
 	if a.json {
 		return refusal
 	}
-	answer, err := ask(ctx, question+" Type yes to go on: ", false)
+	agreed, err := askYes(ctx, question+" Type yes to go on: ")
 	var fail *wire.Error
-	if errors.As(err, &fail) {
+	switch {
+	case errors.As(err, &fail):
 		refusal.Message = "Nothing was written: there is no terminal to ask on."
 		return refusal
-	}
-	if err != nil {
+	case err != nil:
 		return err
-	}
-	switch said := string(bytes.TrimSpace(answer)); {
-	case said == "yes":
-		return nil
-	case strings.EqualFold(said, "y"), strings.EqualFold(said, "yes"):
-		refusal.NextStep = "If you meant it, run it again and type the whole word in small letters: yes."
-	default:
+	case !agreed:
 		refusal.NextStep = ""
+		return refusal
 	}
-	return refusal
+	return nil
 }
 
 // cannotConnect says why nothing was written and what to do.

@@ -75,7 +75,7 @@ func (a account) run(args ...string) (out string, code int) {
 }
 
 // answer runs yett on a terminal of its own and types answer once question
-// stands there.
+// stands there. Where the whole word is asked for, it types no.
 func (a account) answer(question, answer string, args ...string) (screen string, code int) {
 	a.t.Helper()
 	mine, tty, err := openTerminal()
@@ -93,7 +93,7 @@ func (a account) answer(question, answer string, args ...string) (screen string,
 	}
 	stop := time.AfterFunc(time.Minute, func() { c.Process.Kill() })
 	defer stop.Stop()
-	var typed sync.Once
+	var typed, again sync.Once
 	var all bytes.Buffer
 	buf := make([]byte, 4096)
 	for {
@@ -101,6 +101,9 @@ func (a account) answer(question, answer string, args ...string) (screen string,
 		all.Write(buf[:n])
 		if strings.Contains(all.String(), question) {
 			typed.Do(func() { mine.WriteString(answer + "\n") })
+		}
+		if strings.Contains(all.String(), "The whole word, please. Type yes: ") {
+			again.Do(func() { mine.WriteString("no\n") })
 		}
 		if err != nil {
 			break // everybody has closed the other side
@@ -150,6 +153,9 @@ func TestF1_ConnectShowsItsChangeFirst(t *testing.T) {
 		shown, _, asked := strings.Cut(screen, "Type yes to go on: ")
 		if code != exitFailed || !asked || !strings.Contains(shown, "+      \"command\": \""+shim+"\"") || !strings.Contains(shown, "--- "+path) {
 			t.Errorf("%q: exit %d\n%s", answer, code, screen)
+		}
+		if asked := strings.Contains(screen, "The whole word, please."); asked != (answer == "y") {
+			t.Errorf("%q: asked for the whole word: %v", answer, asked)
 		}
 	}
 	for _, flags := range [][]string{nil, {"--json"}, {"--print"}, {"--allow"}} {
@@ -262,8 +268,30 @@ func TestUninstallPurges(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(data, "vault.yett")); err != nil {
 		t.Fatalf("the vault is gone already: %v", err)
 	}
+	// Neither a configuration that its own client could not read nor a record that
+	// Yett cannot keeps anybody from leaving.
+	broken := filepath.Join(a.home, ".gemini/settings.json")
+	if err := errors.Join(os.Mkdir(filepath.Dir(broken), 0o700), os.WriteFile(broken, []byte("{ not json"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := a.run("uninstall", "--yes"); code != exitDone || !strings.Contains(out, "left: Gemini CLI: "+broken) {
+		t.Errorf("with a broken configuration: exit %d\n%s", code, out)
+	}
+	if _, err := os.Lstat(filepath.Join(a.home, ".cursor/mcp.json")); err == nil {
+		t.Error("the entry of another client stayed")
+	}
+	if out, code := a.run("uninstall", "--yes"); code != exitDone || !strings.Contains(out, "There is nothing to take away.") {
+		t.Errorf("a second time: exit %d\n%s", code, out)
+	}
+	record := filepath.Join(a.home, ".local/state/yett/installed.json")
+	if err := os.WriteFile(record, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := a.run("uninstall", "--yes"); code != exitFailed || !strings.Contains(out, record) {
+		t.Errorf("with a broken record: exit %d\n%s", code, out)
+	}
 	screen, code := a.answer("Type purge to go on: ", "purge", "uninstall", "--purge")
-	if code != exitDone || !strings.Contains(screen, "every credential") {
+	if code != exitDone || !strings.Contains(screen, "every credential") || !strings.Contains(screen, record+" cannot be read") {
 		t.Errorf("exit %d\n%s", code, screen)
 	}
 	for _, below := range []string{".local/share/yett", ".local/state/yett", ".cursor/mcp.json"} {

@@ -32,7 +32,8 @@ func newServiceInstall(a *app) *cobra.Command {
 		Short: "Install the units that start the broker when it is needed",
 		Long: "Shows the units that it would write, asks, writes them and tells the service manager.\n" +
 			"The manager then owns the broker's socket and starts the broker, locked, when\n" +
-			"somebody connects to it; yett unlock does.",
+			"somebody connects to it; yett unlock does. Where a package brought the units along,\n" +
+			"none are written; the manager is told to use those.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if print {
@@ -52,7 +53,8 @@ func newServiceUninstall(a *app) *cobra.Command {
 		Use:   "uninstall",
 		Short: "Take away what yett service install made",
 		Long: "Stops the broker that the service manager runs, and removes the units that were\n" +
-			"installed. One that was changed since is left and named.",
+			"installed. One that was changed since is left and named. Units of a package stay and\n" +
+			"are not used any more.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			place, err := a.place()
@@ -129,11 +131,14 @@ func (a *app) installService(ctx context.Context, yes bool) error {
 	if err := a.vaultIsThere(); err != nil {
 		return err
 	}
+	before := m.state(ctx)
+	if before.packaged(units) {
+		return a.usePackaged(ctx, m, before, yes)
+	}
 	plan, err := place.InstallUnits(units)
 	if err != nil {
 		return cannotInstall(err)
 	}
-	before := m.state(ctx)
 	if !plan.Changed() && before.Listening {
 		return a.installed(plan, false, "Nothing to do: the service is installed.")
 	}
@@ -150,9 +155,7 @@ func (a *app) installService(ctx context.Context, yes bool) error {
 		return cannotInstall(err)
 	}
 	if err := m.enable(ctx); err != nil {
-		e := wire.Errorf(wire.CodeInternal, "The units are written, but the service manager did not take them: %s.", printable(err.Error()))
-		e.NextStep = "Look at: systemctl --user status yett.socket. yett service uninstall takes the units away."
-		return e
+		return notTaken(err, "They are written. Look at: systemctl --user status yett.socket. yett service uninstall takes them away.")
 	}
 	return a.installed(plan, true, "Installed. The service manager listens, and starts the broker when somebody connects.")
 }
@@ -169,7 +172,7 @@ func (a *app) vaultIsThere() error {
 }
 
 func (a *app) installed(plan *install.UnitPlan, changed bool, words string) error {
-	var paths []string
+	paths := []string{}
 	for _, f := range plan.Files {
 		paths = append(paths, f.Path)
 	}
@@ -215,6 +218,11 @@ func (a *app) uninstallService(ctx context.Context, place install.Place, yes boo
 	if err != nil {
 		return cannotInstall(err)
 	}
+	if m, err := findManager(place); err == nil && !plan.Changed() {
+		if s := m.state(ctx); s.Enabled || s.Listening {
+			return a.leavePackaged(ctx, m, s, yes)
+		}
+	}
 	if !a.json {
 		a.printDifference(plan.Difference())
 	}
@@ -246,9 +254,7 @@ func (a *app) removeUnits(ctx context.Context, place install.Place, plan *instal
 	if err == nil && plan.Changed() {
 		err = m.disable(ctx)
 		if err != nil {
-			e := wire.Errorf(wire.CodeInternal, "The service manager did not stop the broker: %s. Nothing was removed.", printable(err.Error()))
-			e.NextStep = "Look at: systemctl --user status yett.socket yett.service."
-			return e
+			return notStopped(err)
 		}
 	}
 	if err := place.ApplyUnits(plan); err != nil {
@@ -264,6 +270,7 @@ func (a *app) removeUnits(ctx context.Context, place install.Place, plan *instal
 type serviceState struct {
 	Manager   string   `json:"manager"`
 	Installed bool     `json:"installed"`
+	Units     []string `json:"units"` // where they lie, of whoever put them there
 	Changed   []string `json:"changed"`
 	managerState
 	Owner string `json:"owner"`
@@ -285,10 +292,15 @@ func (a *app) serviceStatus(ctx context.Context) error {
 	if err != nil {
 		return cannotInstall(err)
 	}
-	s := serviceState{Manager: "none", Installed: len(there) > 0, Changed: append([]string{}, changed...), Owner: ownerNobody}
+	s := serviceState{Manager: "none", Units: append([]string{}, there...), Changed: append([]string{}, changed...), Owner: ownerNobody}
 	m, missing := findManager(place)
 	if missing == nil {
 		s.Manager, s.managerState = m.name(), m.state(ctx)
+	}
+	others := s.socketUnit != "" && !slices.Contains(there, s.socketUnit)
+	if s.Installed = len(there) > 0; others {
+		s.Units = append(s.Units, s.socketUnit)
+		s.Installed = s.Installed || s.Enabled || s.Listening
 	}
 	switch {
 	case s.Listening || s.PID != 0:
@@ -301,6 +313,9 @@ func (a *app) serviceStatus(ctx context.Context) error {
 		return printJSON(a.stdout, s)
 	}
 	fmt.Fprintf(a.stdout, "%s\n", s)
+	if others {
+		fmt.Fprintf(a.stdout, "units of a package, or of somebody else: %s\n", approval.Printable(s.socketUnit))
+	}
 	for _, path := range changed {
 		fmt.Fprintf(a.stdout, "changed since it was installed: %s\n", approval.Printable(path))
 	}

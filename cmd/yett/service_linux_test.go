@@ -113,6 +113,7 @@ say kernel;    pid=$(systemctl --user show -P MainPID yett.service); grep -E '^(
 say shim;      { printf '%s\n' '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}' '{"jsonrpc":"2.0","method":"notifications/initialized"}' '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"list_access","arguments":{}}}'; sleep 3; } | "$1/yett-mcp"
 say notnow;    "$yett" uninstall --yes --json 2>&1 || true
 say stop;      "$yett" stop --json; ended
+say none;      "$yett" stop; "$yett" stop --json
 say stopped;   "$yett" service status --json
 say woken;     timeout 5 sh -c 'said=$("$0" status --json 2>&1); echo "$said"' "$yett"
 "$yett" stop > /dev/null; ended
@@ -121,6 +122,18 @@ say hears;     "$yett" service install --yes --json; "$yett" service status
 say uninstall; "$yett" service uninstall --yes --json
 say gone;      "$yett" service status --json
 say left;      find "$home" -not -path '*/.local/share/*'; ls /run/user/*/yett
+of() { sed "s,^ExecStart=.*,ExecStart=\"$2\" serve,; 1,2d" "$home/units" > "$home/.local/share/systemd/user/$1"; }
+mkdir -p "$home/.local/share/systemd/user"
+"$yett" service install --print | sed '/^# .*yett.service$/,$d' | sed 1d > "$home/units"; of yett.socket ""
+"$yett" service install --print | sed '1,/^# .*yett.service$/d' > "$home/units"; of yett.service "$yett"; rm "$home/units"
+systemctl --user daemon-reload
+say offered;   "$yett" service status; "$yett" service status --json
+say taken;     "$yett" service install --yes --json; "$yett" service install --yes
+say used;      "$yett" service status --json; find "$home/.config" -name 'yett.*' -type f
+say up;        "$yett" up --passphrase-fd 5 --json 5< "$home/phrase"
+"$yett" stop > /dev/null; ended
+say leave;     "$yett" service uninstall --yes --json; ls "$home/.local/share/systemd/user"
+say unused;    "$yett" service status --json; "$yett" service uninstall --yes
 `)
 	said := sections(out)
 	for name, want := range map[string][]string{
@@ -135,11 +148,18 @@ say left;      find "$home" -not -path '*/.local/share/*'; ls /run/user/*/yett
 		"kernel":    {"NoNewPrivs:\t1", "Seccomp:\t2"},
 		"shim":      {`"id":2`, "There are no capabilities"},
 		"notnow":    {"The broker is running"},
+		"none":      {"No broker is running. The service manager starts one", `"stopped":false`},
 		"stopped":   {`"running":false`, `"listening":true`},
 		"woken":     {`"state":"locked"`},
 		"deaf":      {"installed, not running", "yett service install listens again"},
 		"hears":     {"starts when somebody connects"},
 		"uninstall": {`"changed":true`},
+		"offered":   {"not installed", "of a package", ".local/share/systemd/user/yett.socket", `"installed":false`},
+		"taken":     {`"changed":true`, `"units":[]`, "Nothing to do"},
+		"used":      {`"installed":true`, `"enabled":true`, `"listening":true`, ".local/share/systemd/user/yett.socket"},
+		"up":        {`"broker":"running"`, `"unlocked":true`},
+		"leave":     {`"changed":true`, `yett.socket"]`, "yett.service\nyett.socket"},
+		"unused":    {`"installed":false`, `"enabled":false`, `"listening":false`, "nothing to take away"},
 		"gone":      {`"installed":false`, `"enabled":false`, `"listening":false`, `"owner":"nobody"`},
 	} {
 		for _, w := range want {
@@ -147,6 +167,9 @@ say left;      find "$home" -not -path '*/.local/share/*'; ls /run/user/*/yett
 				t.Errorf("%s: %q is not in\n%s", name, w, said[name])
 			}
 		}
+	}
+	if strings.Contains(said["used"], ".config/systemd/user/yett.socket\n") {
+		t.Errorf("units were written beside those of the package:\n%s", said["used"])
 	}
 	for _, no := range []string{"yett.service", "yett.socket", "broker.sock", "installed.json"} {
 		if strings.Contains(said["left"], no) {

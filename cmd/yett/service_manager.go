@@ -6,4 +6,7 @@ type managerState struct {
 	Listening bool `json:"listening"`
 	Running   bool `json:"running"`
 	PID       int  `json:"pid"`
+
+	socketUnit string // the file that the manager reads the socket unit from
+	starts     string // the program that its service starts
 }

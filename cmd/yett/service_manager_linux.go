@@ -87,11 +87,12 @@ func (m *manager) disable(ctx context.Context) error {
 func (m *manager) state(ctx context.Context) managerState {
 	socket, service := m.show(ctx, install.SocketUnit), m.show(ctx, install.ServiceUnit)
 	pid, _ := strconv.Atoi(service["MainPID"])
-	return managerState{Enabled: socket["UnitFileState"] == "enabled", Listening: socket["ActiveState"] == "active", Running: pid != 0, PID: pid}
+	return managerState{Enabled: socket["UnitFileState"] == "enabled", Listening: socket["ActiveState"] == "active", Running: pid != 0, PID: pid,
+		socketUnit: socket["FragmentPath"], starts: programIn(service["ExecStart"])}
 }
 
 func (m *manager) show(ctx context.Context, unit string) map[string]string {
-	out, err := m.run(ctx, "show", "--property=ActiveState,UnitFileState,MainPID", unit)
+	out, err := m.run(ctx, "show", "--property=ActiveState,UnitFileState,MainPID,FragmentPath,ExecStart", unit)
 	if err != nil {
 		return nil
 	}
@@ -101,4 +102,12 @@ func (m *manager) show(ctx context.Context, unit string) map[string]string {
 		values[name] = value
 	}
 	return values
+}
+
+// programIn is the program in the words of systemd for a command line:
+// { path=/usr/bin/yett ; argv[]=… }.
+func programIn(start string) string {
+	_, after, _ := strings.Cut(start, "path=")
+	path, _, _ := strings.Cut(after, " ;")
+	return path
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,33 +17,68 @@ func newStop(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop",
 		Short: "End the broker and every session",
-		Long:  "Ends the broker and every session; also a broker of another release.",
+		Long: "Ends the broker and every session; also a broker of another release. Where none runs it\n" +
+			"says so and exits with 0: nothing is left to stop.",
 		Args:  cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			conn, _, err := a.dialAny(c.Context())
-			if err != nil {
-				return err
-			}
-			defer conn.Close()
-			process := a.brokerProcess(c.Context())
-			defer process.close()
-			if err := call(c.Context(), conn, wire.MethodBrokerStop, wire.Empty{}, nil, nil); err != nil {
-				return err
-			}
-			select {
-			case <-conn.Done(): // the broker closes the channel when it has stopped
-			case <-c.Context().Done():
-			}
-			if !process.ended(c.Context(), endTime) {
-				a.note("The broker's process has not ended yet: it still waits for what it had begun.")
-			}
-			if a.json {
-				return printJSON(a.stdout, map[string]any{"stopped": true})
-			}
-			fmt.Fprintln(a.stdout, "Stopped. Every session has ended.")
-			return nil
-		},
+		RunE: func(c *cobra.Command, _ []string) error { return a.stop(c.Context()) },
 	}
+}
+
+func (a *app) stop(ctx context.Context) error {
+	if why := a.noneRuns(ctx); why != "" {
+		if a.json {
+			return printJSON(a.stdout, map[string]any{"stopped": false})
+		}
+		fmt.Fprintln(a.stdout, why)
+		return nil
+	}
+	conn, _, err := a.dialAny(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	process := a.brokerProcess(ctx)
+	defer process.close()
+	if err := call(ctx, conn, wire.MethodBrokerStop, wire.Empty{}, nil, nil); err != nil {
+		return err
+	}
+	select {
+	case <-conn.Done(): // the broker closes the channel when it has stopped
+	case <-ctx.Done():
+	}
+	if !process.ended(ctx, endTime) {
+		a.note("The broker's process has not ended yet: it still waits for what it had begun.")
+	}
+	if a.json {
+		return printJSON(a.stdout, map[string]any{"stopped": true})
+	}
+	fmt.Fprintln(a.stdout, "Stopped. Every session has ended.")
+	return nil
+}
+
+// noneRuns says that there is no broker to stop, or nothing. Where a service
+// manager listens it is asked first: connecting would start one.
+func (a *app) noneRuns(ctx context.Context) string {
+	loc, err := a.location()
+	if err != nil {
+		return ""
+	}
+	if m := a.serviceManager(ctx, loc); m != nil {
+		if s := m.state(ctx); s.Listening && s.PID == 0 {
+			return "No broker is running. The service manager starts one when somebody connects; yett service uninstall ends that."
+		}
+	}
+	conn, err := endpoint.Dial(ctx, loc)
+	if err == nil {
+		conn.Broker.Close()
+		conn.UnixConn.Close()
+		return ""
+	}
+	var u *endpoint.UnavailableError
+	if errors.As(err, &u) && (u.Cause == endpoint.NotRunning || u.Cause == endpoint.Stale) {
+		return "No broker is running; there is nothing to stop."
+	}
+	return ""
 }
 
 // endTime is how long a broker that was told to end may take: it gives what

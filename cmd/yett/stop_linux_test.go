@@ -33,10 +33,21 @@ func (a account) up() *exec.Cmd {
 const ledgerHad = "the ledger is in use by another broker"
 
 // TestStopThenUp: when yett stop has returned, nothing of the broker is left
-// that the next one would meet.
+// that the next one would meet. Where none runs it says so.
 func TestStopThenUp(t *testing.T) {
 	a := newAccount(t)
 	t.Cleanup(func() { a.run("stop") })
+	none := func(when string) {
+		t.Helper()
+		if out, code := a.run("stop"); code != exitDone || !strings.Contains(out, "No broker is running") {
+			t.Errorf("%s: exit %d\n%s", when, code, out)
+		}
+		if out, code := a.run("stop", "--json"); code != exitDone || out != "{\"stopped\":false}\n" {
+			t.Errorf("%s: exit %d\n%s", when, code, out)
+		}
+	}
+	none("before there was one")
+	defer none("after the last one")
 	for round := range 5 {
 		if out, err := a.up().CombinedOutput(); err != nil {
 			t.Fatalf("round %d: up: %v\n%s", round, err, out)

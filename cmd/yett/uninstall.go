@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -44,41 +45,48 @@ func (a *app) uninstall(ctx context.Context, purge, yes bool) error {
 	if err := a.nothingRuns(ctx, place); err != nil {
 		return err
 	}
-	units, plans, err := a.planUninstall(place)
+	l, err := a.planUninstall(ctx, place, purge)
 	if err != nil {
 		return err
 	}
-	if purge {
+	there, err := place.DataThere(loc.Home)
+	switch {
+	case purge && err != nil:
+		return cannotPurge(err)
+	case !l.changes() && !(purge && there):
+		return a.uninstalled(purge, l, "There is nothing to take away.")
+	case purge:
 		err = a.agreeToPurge(ctx, loc)
-	} else {
+	default:
 		err = a.agree(ctx, yes, "Take this away?")
 	}
 	if err != nil {
 		return err
 	}
-	if err := a.removeUnits(ctx, place, units); err != nil {
+	if err := a.takeOut(ctx, place, l); err != nil {
 		return err
-	}
-	left := append([]string{}, units.Kept...)
-	for _, plan := range plans {
-		if _, err := place.Apply(plan); err != nil {
-			return cannotConnect(plan.Client, err)
-		}
 	}
 	if purge {
 		kept, err := purgeData(loc, place)
 		if err != nil {
 			return err
 		}
-		left = append(left, kept...)
+		l.left = append(l.left, kept...)
 	}
+	return a.uninstalled(purge, l, "Taken away. The programs yett and yett-mcp stay where they are.")
+}
+
+func (a *app) uninstalled(purge bool, l leaving, words string) error {
 	if a.json {
-		return printJSON(a.stdout, map[string]any{"purged": purge, "left": left})
+		return printJSON(a.stdout, map[string]any{"purged": purge, "left": append([]string{}, l.left...), "problems": append([]string{}, l.problems...)})
 	}
-	for _, path := range left {
+	for _, path := range l.left {
 		fmt.Fprintf(a.stdout, "left, since it is not Yett's or was changed: %s\n", approval.Printable(path))
 	}
-	fmt.Fprintln(a.stdout, "Taken away. The programs yett and yett-mcp stay where they are.")
+	for _, p := range l.problems {
+		fmt.Fprintf(a.stdout, "left: %s\n", printable(p))
+	}
+	fmt.Fprintln(a.stdout, words)
 	return nil
 }
 
@@ -104,30 +112,85 @@ func stillRuns() error {
 	return e
 }
 
-// planUninstall shows what will be taken away.
-func (a *app) planUninstall(place install.Place) (*install.UnitPlan, []*install.Plan, error) {
-	units, err := place.UninstallUnits()
-	if err != nil {
-		return nil, nil, cannotInstall(err)
+// leaving is what will be taken away, and what will not.
+type leaving struct {
+	units    *install.UnitPlan // nil: not known
+	packaged string            // the unit of somebody else by which the manager listens
+	plans    []*install.Plan
+	left     []string // paths
+	problems []string // what could not be read, and so is not touched
+}
+
+func (l leaving) changes() bool {
+	return l.units != nil && l.units.Changed() || l.packaged != "" || slices.ContainsFunc(l.plans, (*install.Plan).Changed)
+}
+
+// planUninstall shows what will be taken away. A configuration that its client
+// itself could not read keeps nobody from leaving: it is named and stays. With
+// purge that holds for Yett's own record too, which goes with the data.
+func (a *app) planUninstall(ctx context.Context, place install.Place, purge bool) (l leaving, err error) {
+	if l.units, err = place.UninstallUnits(); err != nil {
+		if !purge {
+			return l, cannotInstall(err)
+		}
+		l.units = nil
+		l.problems = append(l.problems, err.Error()+"; what it names of units and entries has to be taken away by hand")
 	}
-	var plans []*install.Plan
+	if l.units != nil {
+		l.left = append(l.left, l.units.Kept...)
+	}
+	if m, err := findManager(place); err == nil && (l.units == nil || !l.units.Changed()) {
+		if s := m.state(ctx); s.Enabled || s.Listening {
+			l.packaged = s.socketUnit
+		}
+	}
 	for _, client := range install.Clients() {
 		plan, err := place.Disconnect(client, install.Options{})
-		if err != nil {
-			return nil, nil, cannotConnect(client, err)
+		var record *install.RecordError
+		switch {
+		case errors.As(err, &record) && purge: // it was named above
+		case errors.As(err, &record):
+			return l, cannotConnect(client, err)
+		case err != nil:
+			l.problems = append(l.problems, fmt.Sprintf("%s: %v; if yett stands in it, take it out by hand", client.Name, err))
+		default:
+			l.plans = append(l.plans, plan)
 		}
-		plans = append(plans, plan)
 	}
 	if !a.json {
-		a.printDifference(units.Difference())
-		for _, plan := range plans {
+		if l.units != nil {
+			a.printDifference(l.units.Difference())
+		}
+		if l.packaged != "" {
+			fmt.Fprintf(a.stdout, "note: %s was put there by somebody else, as a package does; it stays, and is not used any more.\n", approval.Printable(l.packaged))
+		}
+		for _, plan := range l.plans {
 			a.printDifference(plan.Difference())
 			for _, note := range plan.Notes {
 				fmt.Fprintf(a.stdout, "note: %s\n", approval.Printable(note))
 			}
 		}
 	}
-	return units, plans, nil
+	return l, nil
+}
+
+func (a *app) takeOut(ctx context.Context, place install.Place, l leaving) error {
+	if m, err := findManager(place); err == nil && l.packaged != "" {
+		if err := m.disable(ctx); err != nil {
+			return notStopped(err)
+		}
+	}
+	if l.units != nil {
+		if err := a.removeUnits(ctx, place, l.units); err != nil {
+			return err
+		}
+	}
+	for _, plan := range l.plans {
+		if _, err := place.Apply(plan); err != nil {
+			return cannotConnect(plan.Client, err)
+		}
+	}
+	return nil
 }
 
 // purgeWord is what a person types who means it.

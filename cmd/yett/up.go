@@ -136,10 +136,6 @@ func (a *app) serviceManager(ctx context.Context, loc endpoint.Location) *manage
 	if err != nil {
 		return nil
 	}
-	there, _, err := place.Installed()
-	if err != nil || len(there) == 0 {
-		return nil
-	}
 	m, err := findManager(place)
 	if err != nil || !m.state(ctx).Enabled {
 		return nil
