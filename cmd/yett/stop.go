@@ -19,7 +19,7 @@ func newStop(a *app) *cobra.Command {
 		Short: "End the broker and every session",
 		Long: "Ends the broker and every session; also a broker of another release. Where none runs it\n" +
 			"says so and exits with 0: nothing is left to stop.",
-		Args:  cobra.NoArgs,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.stop(c.Context()) },
 	}
 }
