@@ -148,8 +148,7 @@ func (a *attempt) run(f fault) (calls []string) {
 	in.arm(f)
 	a.op, a.said = a.do(s, a.id)
 	locked := a.b.try(wire.MethodVaultLock, wire.Empty{})
-	calls = in.disarm()
-	if a.killed = f.kill && len(calls) >= f.at; a.killed {
+	if calls, a.killed = in.disarm(); a.killed {
 		a.b.cmd.Wait()
 		a.b.cmd = nil
 	} else if locked != nil {
@@ -287,8 +286,7 @@ func TestA03_AcknowledgeCrashes(t *testing.T) {
 			return c.request(wire.MethodLedgerAccept, wire.Acknowledge{Note: "it was me"})
 		}
 		said := acknowledge()
-		calls := in.disarm()
-		killed := f.kill && len(calls) >= f.at
+		calls, killed := in.disarm()
 		if killed {
 			c.b.cmd.Wait()
 			c.b.cmd = nil

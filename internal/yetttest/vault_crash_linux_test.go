@@ -212,8 +212,7 @@ func (c *crash) run(s scenario) (calls []string) {
 	c.b.Unlock()
 	in.arm(c.fault)
 	c.said = s.act(c)
-	calls = in.disarm()
-	c.killed = c.fault.kill && len(calls) >= c.fault.at
+	calls, c.killed = in.disarm()
 	if c.killed {
 		c.b.cmd.Wait()
 		c.b.cmd = nil
@@ -359,8 +358,7 @@ func (c *crash) command(args ...string) (calls []string, r Result) {
 	in := started()
 	in.arm(c.fault)
 	err := cmd.Wait()
-	calls = in.disarm()
-	c.killed = c.fault.kill && len(calls) >= c.fault.at
+	calls, c.killed = in.disarm()
 	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
 		c.t.Fatal(err)
 	}

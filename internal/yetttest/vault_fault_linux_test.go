@@ -129,6 +129,7 @@ type injector struct {
 	armed bool
 	fault fault
 	calls []string      // since arm
+	dead  bool          // the fault killed the program
 	files map[int]bool  // descriptors between chmod and sync: a write there is to a file
 	rest  *notification // the write of which half was let through; its other half comes next
 }
@@ -174,12 +175,21 @@ func (in *injector) arm(f fault) {
 	in.armed, in.fault, in.calls = true, f, nil
 }
 
-// disarm returns the calls since arm.
-func (in *injector) disarm() []string {
+// disarm returns the calls since arm, and whether the fault killed the program.
+func (in *injector) disarm() (calls []string, killed bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	in.armed = false
-	return in.calls
+	in.endHalfLocked()
+	return in.calls, in.dead
+}
+
+// endHalfLocked returns the write of which half was let through, if there is one.
+func (in *injector) endHalfLocked() (whole *notification) {
+	if whole, in.rest = in.rest, nil; whole != nil {
+		limitFileSize(whole.pid, unix.RLIM_INFINITY)
+	}
+	return whole
 }
 
 type (
@@ -229,12 +239,9 @@ func (in *injector) watch() {
 func (in *injector) judge(n *notification) (errno syscall.Errno, kill bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if whole := in.rest; whole != nil {
-		in.rest = nil
-		limitFileSize(n.pid, unix.RLIM_INFINITY)
-		if n.nr == whole.nr && n.args[0] == whole.args[0] {
-			return in.fault.errno, in.fault.kill
-		}
+	if whole := in.endHalfLocked(); whole != nil && n.nr == whole.nr && n.args[0] == whole.args[0] {
+		in.dead = in.fault.kill
+		return in.fault.errno, in.fault.kill
 	}
 	name, fd := durableCalls[uint32(n.nr)], int(n.args[0])
 	switch name {
@@ -256,9 +263,10 @@ func (in *injector) judge(n *notification) (errno syscall.Errno, kill bool) {
 	}
 	switch k := len(in.calls); {
 	case in.fault.at == 0 || k < in.fault.at:
-	case k == in.fault.at && in.fault.half:
+	case k == in.fault.at && in.fault.half && n.args[2] > 1:
 		in.halve(n, name)
 	case k == in.fault.at:
+		in.dead = in.fault.kill
 		return in.fault.errno, in.fault.kill
 	case in.fault.stays && slices.Contains([]string{"create", "write", "pwrite", "truncate", "link"}, name):
 		return in.fault.errno, false
@@ -280,7 +288,8 @@ func (in *injector) halve(n *notification, name string) {
 
 // limitFileSize changes the soft limit of a process of the same account.
 func limitFileSize(pid uint32, size uint64) {
-	if err := unix.Prlimit(int(pid), unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: size, Max: unix.RLIM_INFINITY}, nil); err != nil {
+	err := unix.Prlimit(int(pid), unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: size, Max: unix.RLIM_INFINITY}, nil)
+	if err != nil && err != unix.ESRCH { // it has ended
 		fmt.Fprintln(os.Stderr, "limiting the size of files:", err)
 	}
 }
@@ -318,7 +327,8 @@ func TestInjector(t *testing.T) {
 		io.WriteString(stdin, "go\n")
 		stdin.Close()
 		err = cmd.Wait()
-		return in.disarm(), err
+		calls, _ := in.disarm()
+		return calls, err
 	}
 	file := func(name string) bool { _, err := os.Stat(dir + "/" + name); return err == nil }
 	must(t, os.WriteFile(dir+"/a", nil, 0o600))
@@ -350,6 +360,7 @@ print(os.pwrite(fd, b"0123456789", 4), os.pwrite(fd, b"0123456789", 4))`
 	stdin.Close()
 	must(t, cmd.Wait())
 	if got := printed.String(); got != "5 10\n" {
-		t.Fatalf("half of a write: %q, %v", got, in.disarm())
+		calls, _ := in.disarm()
+		t.Fatalf("half of a write: %q, %v", got, calls)
 	}
 }
