@@ -143,12 +143,7 @@ func (a *app) auditProve(ctx context.Context, row, out string) error {
 		_, err = a.stdout.Write(text)
 		return err
 	}
-	f, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err == nil {
-		_, err = f.Write(text)
-		err = errors.Join(err, f.Close())
-	}
-	if err != nil {
+	if err := writeNew(out, text); err != nil {
 		e := wire.Errorf(wire.CodeBadRequest, "The proof was not written: %s.", printable(err.Error()))
 		e.NextStep = "Give the name of a new file, in a place that you may write to."
 		return e

@@ -135,6 +135,7 @@ func newRoot(a *app) *cobra.Command {
 		newSecret(a), newVault(a), newApply(a), newAccess(a), newPending(a), newApprove(a), newDeny(a),
 		newSessions(a), newRevoke(a), newActivity(a), newOperation(a), newAudit(a), newDoctor(a), newReview(a), newAdopt(a), newTry(a), newVersion(a),
 		newConnect(a), newService(a), newUninstall(a),
+		newPasskey(a), newReceipt(a),
 		newUp(a), newAdd(a), newTryAgent(a), newTryStranger(a), newCompletion(a), newMan(a),
 	)
 	usageErrors(root)

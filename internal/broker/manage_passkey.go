@@ -138,6 +138,9 @@ func (o *operator) checkPasskeyAct(method string, m wire.Managed) *wire.Error {
 func (o *operator) listPasskeys() (any, *wire.Error) {
 	l := wire.List[wire.Passkey]{Items: []wire.Passkey{}}
 	known, err := o.b.Vault.Approvers()
+	if errors.Is(err, vault.ErrLocked) {
+		return l, nil
+	}
 	if err != nil {
 		return nil, o.vaultFailed("listing the passkeys", err)
 	}
