@@ -17,7 +17,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/yett-broker/yett/internal/action"
@@ -70,6 +69,8 @@ type Credential struct {
 	Region    string // sigv4
 	OAuth     *OAuth // oauth2-client, oauth2-refresh; not to be changed
 
+	Certificate string // ssh-key: the user certificate that goes with it
+
 	place string
 }
 
@@ -82,16 +83,6 @@ func (c Credential) Place() string { return c.place }
 // Declared is a credential as the vault needs it.
 type Declared struct {
 	Name, Kind, Place string
-}
-
-// Host is an SSH server, with the only keys it may show.
-type Host struct {
-	Name     string
-	Address  Address
-	User     string
-	Key      string   // the name of an ssh-key credential
-	HostKeys []string // 'type base64', as in authorized_keys
-	Private  bool     // the address may lie in a private range
 }
 
 // Capability is something that may be granted. Which fields are set goes by
@@ -168,23 +159,6 @@ func (p *Policy) Credentials() []Credential {
 	return slices.SortedFunc(maps.Values(p.credentials), func(a, b Credential) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// Host returns the host of that name.
-func (p *Policy) Host(name string) (Host, bool) {
-	h, ok := p.hosts[name]
-	h.HostKeys = slices.Clone(h.HostKeys)
-	return h, ok
-}
-
-// Hosts returns all hosts, sorted by name.
-func (p *Policy) Hosts() []Host {
-	out := make([]Host, 0, len(p.hosts))
-	for _, name := range slices.Sorted(maps.Keys(p.hosts)) {
-		h, _ := p.Host(name)
-		out = append(out, h)
-	}
-	return out
-}
-
 // Declared returns what the vault may hold a value for, sorted by name.
 func (p *Policy) Declared() []Declared {
 	var out []Declared
@@ -207,16 +181,4 @@ func (c *Capability) clone() *Capability {
 	out.Remote = slices.Clone(c.Remote)
 	out.Local = slices.Clone(c.Local)
 	return &out
-}
-
-// sshPlace is the place of an ssh-key: every host that uses it.
-func sshPlace(hosts map[string]Host, key string) string {
-	var places []string
-	for _, h := range hosts {
-		if h.Key == key {
-			places = append(places, h.User+"@"+h.Address.String())
-		}
-	}
-	slices.Sort(places)
-	return strings.Join(slices.Compact(places), ",")
 }

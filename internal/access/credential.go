@@ -76,7 +76,8 @@ var readers = map[string]func(b *builder, t *table, c *Credential){
 			t.problem("origin", "a client-secret has no origin: its place is the token endpoint of the credentials that name it")
 		}
 	},
-	KindSSHKey: func(_ *builder, t *table, _ *Credential) {
+	KindSSHKey: func(_ *builder, t *table, c *Credential) {
+		c.Certificate = readCertificate(t)
 		if _, ok := t.take("origin"); ok {
 			t.problem("origin", "an ssh-key has no origin: its place is the hosts that name it")
 		}

@@ -71,10 +71,7 @@ func (p *Policy) describe() map[string]map[string]entry {
 		out["credential"][name] = c.describe()
 	}
 	for name, h := range p.hosts {
-		e := entry{{"address", h.Address.String()}, {"user", h.User}, {"key", h.Key}}
-		e = e.list("host key", h.HostKeys, func(s string) string { return s })
-		e = e.flag("private", h.Private, "may lie in a private network")
-		out["host"][name] = e
+		out["host"][name] = h.describe()
 	}
 	for name, c := range p.capabilities {
 		out["capability"][name] = c.describe()
@@ -106,6 +103,9 @@ func (c Credential) describe() entry {
 		show("proves itself by", o.Auth)
 		e = e.list("scope", o.Scopes, func(s string) string { return s })
 		show("audience", o.Audience)
+	}
+	if c.Certificate != "" {
+		e = append(e, describeCertificate(c.Certificate)...)
 	}
 	e = append(e, c.Transport.describe()...)
 	e = e.flag("insecure", c.Insecure, "plain http without protection")

@@ -68,7 +68,7 @@ func TestDiff(t *testing.T) {
 func TestDiffFromNothing(t *testing.T) {
 	p := mustParse(t, good)
 	d := p.Diff(nil)
-	for _, line := range []string{"+ credential.dev\n", "    + insecure: plain http without protection\n", "    + host key: " + keyA + "\n", "+ capability.\"ssh:web1.status\"\n"} {
+	for _, line := range []string{"+ credential.dev\n", "    + insecure: plain http without protection\n", "    + host key: " + keyA + " (SHA256:ZkAslGjFiUHdGf/WUL8rQvkib4PTvQatUV0OUQSncCA)\n", "+ capability.\"ssh:web1.status\"\n"} {
 		if !strings.Contains(d, line) {
 			t.Errorf("no line %q in\n%s", line, d)
 		}

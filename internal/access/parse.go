@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/crypto/ssh"
-
 	"github.com/yett-broker/yett/internal/action"
 )
 
@@ -45,6 +43,7 @@ func Parse(data []byte) (*Policy, error) {
 	for _, t := range doc.section("capability") {
 		b.capability(t)
 	}
+	b.ways(hosts)
 	b.places(credentials)
 	b.secretPlaces(credentials)
 	if len(doc.problems) > 0 {
@@ -67,64 +66,6 @@ var (
 	methodForm     = regexp.MustCompile("^[A-Z0-9!#$%&'+.^_`|~-]{1,32}$")
 	budgetForm     = regexp.MustCompile(`^([1-9][0-9]{0,8})/([smhd])$`)
 )
-
-func (b *builder) host(t *table) {
-	checkName(t)
-	h := Host{Name: t.name(), Private: t.boolean("private")}
-	if s, ok := t.required("address"); ok {
-		a, err := parseAddress(s, 22)
-		if err != nil {
-			t.problem("address", "%v", err)
-		}
-		h.Address = a
-		h.Private = h.Private || namesPrivate(a.Host)
-	}
-	if s, ok := t.required("user"); ok {
-		if !userForm.MatchString(s) {
-			t.problem("user", "is not a user name of letters, digits, '.', '_' and '-'")
-		}
-		h.User = s
-	}
-	if s, ok := t.required("key"); ok {
-		b.reference(t, "key", "credential", s)
-		if c, ok := b.policy.credentials[s]; ok && c.Kind != KindSSHKey {
-			t.problem("key", "credential %s is not of kind ssh-key", s)
-		}
-		h.Key = s
-	}
-	for _, k := range t.requiredList("host_keys") {
-		canonical, why := canonicalHostKey(k.value)
-		switch {
-		case why != "":
-			t.problemAt(k.line, "host_keys", "%s", why)
-		case slices.Contains(h.HostKeys, canonical):
-			t.problemAt(k.line, "host_keys", "a key is there twice")
-		default:
-			h.HostKeys = append(h.HostKeys, canonical)
-		}
-	}
-	t.finish()
-	b.policy.hosts[h.Name] = h
-}
-
-// canonicalHostKey returns 'type base64', without a comment.
-func canonicalHostKey(line string) (canonical, why string) {
-	if strings.ContainsAny(line, "\r\n") {
-		return "", "a key has a line break"
-	}
-	key, _, options, _, err := ssh.ParseAuthorizedKey([]byte(line))
-	switch {
-	case err != nil:
-		return "", "is not a public key of the form 'type base64'"
-	case len(options) > 0:
-		return "", "a host key has no options"
-	case strings.Contains(key.Type(), "-cert-"):
-		return "", "host certificates are not supported by this release"
-	case key.Type() == "ssh-dss":
-		return "", "keys of type ssh-dss prove nothing any more"
-	}
-	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key))), ""
-}
 
 func (b *builder) capability(t *table) {
 	form := capabilityForm.FindStringSubmatch(t.name())
