@@ -65,6 +65,60 @@ func BenchmarkBegin(b *testing.B) {
 	b.ReportMetric(float64(l.Commits()-commits)/float64(b.N), "commits/op")
 }
 
+// slowStore is a disk whose sync takes longer.
+type slowStore struct {
+	store
+	sync time.Duration
+}
+
+func (s slowStore) Sync() error {
+	err := s.store.Sync()
+	time.Sleep(s.sync)
+	return err
+}
+
+// BenchmarkShared is what callers at once gain by sharing syncs: the rate of 32
+// beside that of one, on this disk, and on one whose sync takes some 300 µs
+// longer. Where a sync costs less than a row does, there is little to share.
+func BenchmarkShared(b *testing.B) {
+	for name, slower := range map[string]time.Duration{"this disk": 0, "slow disk": 300 * time.Microsecond} {
+		b.Run(name, func(b *testing.B) {
+			l := newInstallation(b).open(b)
+			l.w.journal.file = slowStore{l.w.journal.file, slower}
+			var one, all time.Duration
+			for b.Loop() {
+				one += actAtOnce(b, l, 1, 500)
+				all += actAtOnce(b, l, 32, 4000)
+			}
+			b.ReportMetric(500*float64(b.N)/one.Seconds(), "one/s")
+			b.ReportMetric(4000*float64(b.N)/all.Seconds(), "32/s")
+			b.ReportMetric(8*float64(one)/float64(all), "32/one")
+		})
+	}
+}
+
+func actAtOnce(b *testing.B, l *Ledger, callers, actions int) time.Duration {
+	var left atomic.Int64
+	left.Store(int64(actions))
+	begin := time.Now()
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			for left.Add(-1) >= 0 {
+				op := newOperation()
+				op.ID = action.NewOrderedID("op_", time.Now()) // as a broker's are
+				if _, err := l.Begin(b.Context(), op, row("intent"), nil); err != nil {
+					b.Error(err)
+					return
+				}
+				l.End(op.ID, action.Completed, "", row("outcome"))
+			}
+		})
+	}
+	wg.Wait()
+	return time.Since(begin)
+}
+
 // BenchmarkBegin32 is 32 callers at once, measured as a rate.
 func BenchmarkBegin32(b *testing.B) {
 	l := newInstallation(b).open(b)
