@@ -44,7 +44,8 @@ func (a *app) auditVerify(ctx context.Context, rows bool) error {
 			return err
 		}
 	}
-	report, err := ledger.Verify(ctx, loc.Home, opener, a.progress("rows"))
+	var again approvals
+	report, err := ledger.Verify(ctx, loc.Home, opener, a.progress("rows"), again.look)
 	if errors.Is(err, ledger.ErrNoLedger) {
 		e := wire.Errorf(wire.CodeBadRequest, "There is no ledger in %s.", loc.Home)
 		e.NextStep = "Start the broker once: yett up" + homeFlag(loc) + "."
@@ -61,6 +62,9 @@ func (a *app) auditVerify(ctx context.Context, rows bool) error {
 	} else {
 		for _, p := range report.Problems {
 			fmt.Fprintf(a.stdout, "problem: %s\n", p)
+		}
+		if again.checked > 0 {
+			fmt.Fprintf(a.stdout, "%s by passkey checked again\n", howMany(again.checked, "act"))
 		}
 		fmt.Fprintf(a.stdout, "%d entries, root %s: %s\n", report.Entries, report.RootHash, map[bool]string{true: "ok", false: "NOT OK"}[report.OK])
 	}

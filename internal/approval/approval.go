@@ -232,6 +232,10 @@ func DecisionMessage(digest, choice string, until time.Time, nonce string) []byt
 // request covers: the method, the exact bytes of the request, and the nonce.
 func ProofMessage(method string, request []byte, nonce string) []byte {
 	sum := sha256.Sum256(request)
+	return proofMessage(method, sum[:], nonce)
+}
+
+func proofMessage(method string, sum []byte, nonce string) []byte {
 	return fmt.Appendf(nil, "yett-proof-v1\n%s\n%x\n%s", field(method), sum, field(nonce))
 }
 

@@ -48,6 +48,20 @@ func (p Proven) Check(digest, choice string, until time.Time) error {
 	return err
 }
 
+// CheckAct checks again that the passkey approved one other act: of this method,
+// by a request with this SHA-256.
+func (p Proven) CheckAct(method string, sum []byte) error {
+	if p.By != ByPasskey {
+		return ErrNotPasskey
+	}
+	if p.Assertion == nil {
+		return fmt.Errorf("%w: it is missing", ErrPasskey)
+	}
+	key := Passkey{ID: p.Assertion.CredentialID, Key: p.Key}
+	_, err := key.Verify(proofMessage(method, sum, p.Nonce), p.Origin, *p.Assertion)
+	return err
+}
+
 // Decided is a decision as its row tells it.
 type Decided struct {
 	ApprovalID string

@@ -173,6 +173,11 @@ func (o *operator) addPasskey(r wire.PasskeyAdd, nonce string) (any, *wire.Error
 		e.NextStep = "Start again on the console's own page."
 		return nil, e
 	}
+	if known, err := o.b.Vault.Approvers(); err != nil {
+		return nil, o.passkeyFailed("adding a passkey", err)
+	} else if slices.ContainsFunc(known, func(a vault.Approver) bool { return a.Name == r.Name || bytes.Equal(a.ID, k.ID) }) {
+		return nil, o.passkeyFailed("adding a passkey", vault.ErrApproverThere)
+	}
 	a := vault.Approver{Name: r.Name, ID: k.ID, Key: k.Key, Count: count, Transports: r.Transports, AddedAt: o.b.Clock.Now()}
 	request := map[string]any{"name": a.Name, "credential_id": k.ID, "public_key": k.Key, "public_key_sha256": k.Fingerprint()}
 	if fail := o.row("passkey.added", request, nil); fail != nil {
@@ -190,10 +195,20 @@ func (o *operator) addPasskey(r wire.PasskeyAdd, nonce string) (any, *wire.Error
 // the challenges that wait for an answer. It takes a proof although it narrows:
 // whoever drives the person back to the passphrase may be waiting for it.
 func (o *operator) removePasskey(r wire.PasskeyName) (any, *wire.Error) {
-	if err := o.b.Vault.RemoveApprover(r.Name); err != nil {
+	known, err := o.b.Vault.Approvers()
+	if err == nil {
+		err = o.b.Vault.RemoveApprover(r.Name)
+	}
+	if err != nil {
 		return nil, o.passkeyFailed("removing a passkey", err)
 	}
-	o.narrow("passkey.removed", map[string]any{"name": clip(r.Name)})
+	request := map[string]any{"name": clip(r.Name)}
+	for _, a := range known {
+		if a.Name == r.Name {
+			request["credential_id"] = approval.Bytes(a.ID)
+		}
+	}
+	o.narrow("passkey.removed", request)
 	for _, other := range o.b.everyOperator() {
 		other.forgetProofs()
 	}

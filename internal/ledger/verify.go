@@ -29,11 +29,12 @@ type Report struct {
 // run found with what the one before left. It only reads, beside a running
 // broker too.
 // What is wrong with the ledger is in the report; an error means that it
-// could not be checked. progress may be nil.
-func Verify(ctx context.Context, dir string, o *Opener, progress func(done, total int64)) (Report, error) {
+// could not be checked. progress may be nil. Each of looks is shown every row that
+// opens, in order; its error is a problem of that row.
+func Verify(ctx context.Context, dir string, o *Opener, progress func(done, total int64), looks ...func(Row) error) (Report, error) {
 	var v *verifier
 	err := snapshot(ctx, dir, func(tx *sql.Tx) error {
-		v = &verifier{dir: dir, tx: tx, keys: keyring{opener: o}, progress: progress}
+		v = &verifier{dir: dir, tx: tx, keys: keyring{opener: o}, progress: progress, looks: looks}
 		v.report.Problems = []string{}
 		v.readHead()
 		return v.run(ctx)
@@ -49,6 +50,7 @@ type verifier struct {
 	tx       *sql.Tx
 	keys     keyring
 	progress func(done, total int64)
+	looks    []func(Row) error
 	report   Report
 	more     int // problems beyond the bound
 

@@ -21,7 +21,8 @@ type openedRow struct {
 	storedRow
 	hash   tlog.Hash // of the row as it lies there
 	in     keyedEpoch
-	failed error     // why it does not open
+	failed error // why it does not open
+	row    Row
 	told   []columns // operations as the row leaves them
 	untold []error   // what it tells and is no operation
 }
@@ -143,7 +144,7 @@ func (r *openedRow) open() {
 	plain, err := openRow(r.in.rows, r.n, r.epoch, r.sealed)
 	var e effect
 	if err == nil {
-		_, e, err = decode(r.n, plain)
+		r.row, e, err = decode(r.n, plain)
 	}
 	if r.failed = err; err != nil {
 		return
@@ -185,5 +186,13 @@ func (v *verifier) checkRow(r *openedRow) {
 	}
 	for _, err := range r.untold {
 		v.problem("row %d: %v", r.n, err)
+	}
+	if r.in.rows == nil || r.failed != nil {
+		return
+	}
+	for _, look := range v.looks {
+		if err := look(r.row); err != nil {
+			v.problem("row %d: %v", r.n, err)
+		}
 	}
 }
