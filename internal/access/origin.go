@@ -33,6 +33,10 @@ func (o Origin) String() string {
 // asking a resolver what it means.
 func (o Origin) Loopback() bool { return isLoopback(o.Host) }
 
+// NamesPrivate reports whether the host says by itself that it is private: a
+// literal address of a private range, or this machine.
+func (o Origin) NamesPrivate() bool { return namesPrivate(o.Host) }
+
 // Address is a canonical host and a port.
 type Address struct {
 	Host string

@@ -77,6 +77,7 @@ type Broker struct {
 	sessions *session.Table
 	ops      *operations
 	shares   *shares
+	tokens   *tokens
 	doors    doors
 	proofs   backoff
 
@@ -125,7 +126,7 @@ func New(c Config) (*Broker, error) {
 	}
 	instance := action.NewID("b_")
 	return &Broker{Config: c, instance: instance, queue: approval.NewQueue(instance, c.Clock),
-		sessions: session.NewTable(c.Clock), ops: newOperations(), shares: newShares(), stop: make(chan struct{}),
+		sessions: session.NewTable(c.Clock), ops: newOperations(), shares: newShares(), tokens: newTokens(), stop: make(chan struct{}),
 		channels: map[*channel]struct{}{}, pages: map[*Page]struct{}{}, deriving: make(chan struct{}, 1)}, nil
 }
 

@@ -17,14 +17,16 @@ func (b *Broker) execute(open *unlocked, op *operation) outcome {
 	defer b.use()()
 	way := newSending(op.session)
 	defer way.done()
-	var out outcome
 	name, run := op.plan.Capability.Credential, func(secret []byte) outcome { return b.executeHTTP(way, open, op, secret) }
-	if op.request.SSH != nil {
+	if op.request.HTTP == nil {
 		host, _ := open.policy.Host(op.plan.Capability.Host)
 		name, run = host.Key, func(secret []byte) outcome { return b.executeSSH(way, open, op, secret) }
 	}
-	declared, _ := place(open.policy, name)
-	err := b.Vault.Use(name, declared, func(secret []byte) error {
+	if cred, _ := open.policy.Credential(name); cred.Minted() {
+		return b.minted(way, open, op, cred, run)
+	}
+	var out outcome
+	err := b.lend(open, name, func(secret []byte) error {
 		out = run(secret)
 		return nil
 	})
@@ -38,6 +40,13 @@ func (b *Broker) execute(open *unlocked, op *operation) outcome {
 	}
 	b.Log.Error("lending a credential", "credential", name, "error", err)
 	return notSent("the value of the credential "+name+" could not be opened", replace(name))
+}
+
+// lend lends the value of a credential for one call, for the place that the
+// access file gives it.
+func (b *Broker) lend(open *unlocked, name string, fn func(value []byte) error) error {
+	declared, _ := place(open.policy, name)
+	return b.Vault.Use(name, declared, fn)
 }
 
 // notSent is the outcome of an action that provably never left. The next step
@@ -75,7 +84,7 @@ func (b *Broker) executeHTTP(way *sending, open *unlocked, op *operation, secret
 	target := httpexec.Target{Scheme: cred.Origin.Scheme, Host: cred.Origin.Host, Port: cred.Origin.Port,
 		Private: cred.Private, Insecure: cred.Insecure, Session: op.session.ID,
 		Begin: way.begin, Sent: way.sent}
-	res, err := b.HTTP.Do(way.ctx, target, httpexec.Credential{Kind: cred.Kind, Header: cred.Header, Prefix: cred.Prefix, Secret: secret}, *op.request.HTTP)
+	res, err := b.HTTP.Do(way.ctx, target, sendable(cred, secret), *op.request.HTTP)
 	if err != nil {
 		var e *httpexec.Error
 		if !errors.As(err, &e) || e.MaybeSent {

@@ -184,6 +184,7 @@ func (o *operator) replacePolicy(next *access.Policy, text []byte, over *access.
 	fresh := *b.open
 	fresh.policy = next
 	b.open = &fresh
+	b.tokens.forget()
 	b.SSH.CloseKept() // of hosts that may read differently now
 	for _, s := range b.sessions.All() {
 		s.Void(changed)

@@ -11,7 +11,6 @@ import (
 	"github.com/yett-broker/yett/internal/access"
 	"github.com/yett-broker/yett/internal/ledger"
 	"github.com/yett-broker/yett/internal/session"
-	"github.com/yett-broker/yett/internal/sshexec"
 	"github.com/yett-broker/yett/internal/vault"
 	"github.com/yett-broker/yett/internal/wire"
 )
@@ -203,6 +202,7 @@ func (o *operator) setSecret(r wire.SecretSet, rotate bool) (any, *wire.Error) {
 		o.row(kind, map[string]any{"name": clip(r.Name)}, map[string]any{"code": fail.Code, "message": fail.Message})
 		return nil, fail
 	}
+	o.b.tokens.forget()
 	if r.Keep {
 		return wire.SecretKept{}, nil
 	}
@@ -217,19 +217,18 @@ func (o *operator) usable(name string, value []byte) *wire.Error {
 		return wire.NewError(wire.CodeLocked)
 	}
 	c, ok := open.policy.Credential(name)
-	var why error
-	switch {
-	case !ok || len(value) == 0: // the vault says so
-	case c.Kind == access.KindSSHKey:
-		_, why = sshexec.ParseKey(value)
-	case bytes.ContainsFunc(bytes.TrimRight(value, "\r\n"), func(r rune) bool { return r > 0x7e }):
-		why = errors.New("a token is ASCII only")
+	if !ok || !vault.Clean(c.Kind, value) { // the vault says so
+		return nil
+	}
+	why := checkValue(c, bytes.TrimRight(value, "\r\n"))
+	if c.Kind == access.KindSSHKey {
+		why = checkValue(c, value)
 	}
 	if why == nil {
 		return nil
 	}
 	e := wire.Errorf(wire.CodeBadRequest, "The value cannot be used: %v; nothing was changed.", why)
-	e.NextStep = "Give the whole private key, unencrypted, or the token as it was issued."
+	e.NextStep = valueForm(c.Kind)
 	return e
 }
 
@@ -240,6 +239,7 @@ func (o *operator) removeSecret(r wire.SecretName) (any, *wire.Error) {
 	if err := o.b.Vault.RemoveSecret(r.Name); err != nil {
 		return nil, o.vaultFailed("removing a value", err)
 	}
+	o.b.tokens.forget()
 	return wire.Empty{}, nil
 }
 

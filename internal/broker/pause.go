@@ -56,6 +56,7 @@ func (b *Broker) closeVault() bool {
 	b.mu.Unlock()
 	if open != nil {
 		b.leaveHead(open)
+		b.tokens.close()
 		open.log.Wipe()
 	}
 	b.Vault.Lock()

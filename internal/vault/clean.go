@@ -44,6 +44,9 @@ func checkValue(kind string, value []byte) error {
 	return nil
 }
 
+// Clean reports whether SetSecret would take a value of that kind.
+func Clean(kind string, value []byte) bool { return checkValue(kind, dropNewline(value)) == nil }
+
 // unwanted names what a value must not begin or end with, "" if r is fine.
 func unwanted(r rune) string {
 	switch {
