@@ -40,7 +40,7 @@ func (p *Policy) Decide(granted func(capability string) bool, r action.Request) 
 	case c.Kind == action.KindHTTP:
 		why = p.outsideHTTP(c, r.HTTP)
 	case c.Kind == action.KindSSH:
-		why = outsideSSH(c, r.SSH)
+		why = p.outsideSSH(c, r.SSH)
 	default:
 		why = outsideCopy(c, r.Copy)
 	}
@@ -124,12 +124,17 @@ func (p *Policy) isTokenEndpoint(o Origin, path string) bool {
 	return false
 }
 
-func outsideSSH(c *Capability, s *action.SSH) string {
+func (p *Policy) outsideSSH(c *Capability, s *action.SSH) string {
 	if !slices.ContainsFunc(c.Commands, func(pattern string) bool { return matchCommand(pattern, s.Command) }) {
 		return "the command is not among those of the capability"
 	}
 	if s.PTY && !c.PTY {
 		return "the capability gives no terminal (pty)"
+	}
+	for _, v := range s.Env {
+		if !slices.Contains(p.hosts[c.Host].Env, v.Name) {
+			return "env: the host takes no variable " + v.Name
+		}
 	}
 	return ""
 }

@@ -87,6 +87,13 @@ type SSH struct {
 	Stdin   []byte        `json:"stdin,omitempty"`
 	Timeout time.Duration `json:"timeout_ns,omitempty"` // 0: the executor's own limit
 	PTY     bool          `json:"pty,omitempty"`        // the command gets a terminal
+	Env     []Variable    `json:"env,omitempty"`        // sorted by name
+}
+
+// Variable is one variable of a command's environment.
+type Variable struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
 }
 
 // Canonical returns the one serialization of r that is digested and recorded.

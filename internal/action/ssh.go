@@ -2,6 +2,7 @@ package action
 
 import (
 	"encoding/base64"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -13,6 +14,8 @@ const (
 	maxTimeoutMS  = 600_000
 	maxArgvLength = 1024
 	maxStdin      = 1 << 20
+	maxVariables  = 32
+	maxVariable   = 4 << 10
 )
 
 // SSHInput is an SSH action as the agent wrote it: exactly one of Command and
@@ -24,6 +27,7 @@ type SSHInput struct {
 	StdinBase64 *string
 	TimeoutMS   *int64
 	PTY         bool
+	Env         map[string]string
 }
 
 // NewSSH makes the canonical form of an SSH action. The server always hands
@@ -58,7 +62,41 @@ func NewSSH(in SSHInput) (*SSH, *Refusal) {
 	if out.Timeout, r = timeout(in.TimeoutMS); r != nil {
 		return nil, r
 	}
+	if out.Env, r = variables(in.Env); r != nil {
+		return nil, r
+	}
 	return out, nil
+}
+
+// variables brings an environment into its one order.
+func variables(env map[string]string) ([]Variable, *Refusal) {
+	if len(env) > maxVariables {
+		return nil, badRequest("env has more than %d variables", maxVariables)
+	}
+	var out []Variable
+	for _, name := range slices.Sorted(maps.Keys(env)) {
+		value := env[name]
+		switch {
+		case !IsVariableName(name):
+			return nil, badRequest("env has a name that is no variable's")
+		case len(value) > maxVariable:
+			return nil, badRequest("env: %s is longer than %d bytes", name, maxVariable)
+		case !utf8.ValidString(value) || strings.ContainsFunc(value, unicode.IsControl):
+			return nil, badRequest("env: %s has a control character, or is not UTF-8", name)
+		}
+		out = append(out, Variable{name, value})
+	}
+	return out, nil
+}
+
+// IsVariableName reports whether a shell could name a variable so.
+func IsVariableName(name string) bool {
+	for i := range len(name) {
+		if c := name[i]; c != '_' && !isAlphanumeric(c) || i == 0 && '0' <= c && c <= '9' {
+			return false
+		}
+	}
+	return name != "" && len(name) <= 64
 }
 
 // input is what a command gets to read; nil is nothing.

@@ -123,8 +123,17 @@ type Capability struct {
 	PTY      bool     `json:"pty,omitempty"` // a command may have a terminal
 	Copy     *Copying `json:"copy,omitempty"`
 	Budget   string   `json:"budget,omitempty"`
-	Confirm  string   `json:"confirm,omitempty"`  // "each": a yes lets the session ask, action by action
-	Insecure bool     `json:"insecure,omitempty"` // sent over plain http
+	Confirm  string   `json:"confirm,omitempty"`   // "each": a yes lets the session ask, action by action
+	Insecure bool     `json:"insecure,omitempty"`  // sent over plain http
+	HostKeys []string `json:"host_keys,omitempty"` // fingerprints of what an SSH host may prove itself by
+	Via      []Hop    `json:"via,omitempty"`       // hosts that lead to it, in order
+	Env      []string `json:"env,omitempty"`       // environment variables that an agent may set
+}
+
+// Hop is a host that leads to the target.
+type Hop struct {
+	Target   string   `json:"target"`
+	HostKeys []string `json:"host_keys"`
 }
 
 // Copying is what a capability to copy files allows.
@@ -138,24 +147,25 @@ type Copying struct {
 
 // Request is the one action that a card for an operation shows, in full.
 type Request struct {
-	OperationID string          `json:"operation_id"`
-	Capability  string          `json:"capability"`
-	Digest      string          `json:"digest"` // SHA-256 of the canonical form
-	Method      string          `json:"method,omitempty"`
-	Path        string          `json:"path,omitempty"`
-	Query       string          `json:"query,omitempty"`
-	Headers     []action.Header `json:"headers,omitempty"`
-	Body        string          `json:"body,omitempty"`
-	BodySize    int             `json:"body_size"`
-	Command     string          `json:"command,omitempty"`
-	Stdin       string          `json:"stdin,omitempty"`
-	StdinSize   int             `json:"stdin_size"`
-	PTY         bool            `json:"pty,omitempty"`
-	Direction   string          `json:"direction,omitempty"`
-	Local       string          `json:"local,omitempty"`
-	Remote      string          `json:"remote,omitempty"`
-	Overwrite   bool            `json:"overwrite,omitempty"`
-	TimeoutMS   int64           `json:"timeout_ms,omitempty"`
+	OperationID string            `json:"operation_id"`
+	Capability  string            `json:"capability"`
+	Digest      string            `json:"digest"` // SHA-256 of the canonical form
+	Method      string            `json:"method,omitempty"`
+	Path        string            `json:"path,omitempty"`
+	Query       string            `json:"query,omitempty"`
+	Headers     []action.Header   `json:"headers,omitempty"`
+	Body        string            `json:"body,omitempty"`
+	BodySize    int               `json:"body_size"`
+	Command     string            `json:"command,omitempty"`
+	Stdin       string            `json:"stdin,omitempty"`
+	StdinSize   int               `json:"stdin_size"`
+	PTY         bool              `json:"pty,omitempty"`
+	Env         []action.Variable `json:"env,omitempty"`
+	Direction   string            `json:"direction,omitempty"`
+	Local       string            `json:"local,omitempty"`
+	Remote      string            `json:"remote,omitempty"`
+	Overwrite   bool              `json:"overwrite,omitempty"`
+	TimeoutMS   int64             `json:"timeout_ms,omitempty"`
 }
 
 // NewRequest shows a canonical request.
@@ -168,7 +178,7 @@ func NewRequest(operationID string, r action.Request) *Request {
 	}
 	if s := r.SSH; s != nil {
 		v.Command, v.Stdin, v.StdinSize = s.Command, string(s.Stdin), len(s.Stdin)
-		v.PTY, v.TimeoutMS = s.PTY, s.Timeout.Milliseconds()
+		v.PTY, v.Env, v.TimeoutMS = s.PTY, s.Env, s.Timeout.Milliseconds()
 	}
 	if c := r.Copy; c != nil {
 		v.Direction, v.Local, v.Remote, v.Overwrite = c.Direction, c.Local, c.Remote, c.Overwrite

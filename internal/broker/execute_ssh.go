@@ -2,47 +2,136 @@ package broker
 
 import (
 	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
 
+	"github.com/yett-broker/yett/internal/access"
 	"github.com/yett-broker/yett/internal/action"
+	"github.com/yett-broker/yett/internal/localfile"
 	"github.com/yett-broker/yett/internal/sshexec"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
 func (b *Broker) executeSSH(way *sending, open *unlocked, op *operation, secret []byte) outcome {
 	host, _ := open.policy.Host(op.plan.Capability.Host)
-	signer, err := sshexec.ParseKey(secret)
-	if err != nil {
-		return notSent("the stored key "+host.Key+" cannot be used: "+err.Error(), replace(host.Key))
+	target, signer, failed := b.sshWay(open, op, secret)
+	if failed != nil {
+		return *failed
 	}
-	target := sshexec.Target{Address: host.Address.String(), User: host.User, HostKeys: host.HostKeys, Private: host.Private,
-		Session: op.session.ID, Begin: way.begin, Sent: way.sent, Quiet: way.quiet}
+	target.Begin, target.Sent, target.Quiet = way.begin, way.sent, way.quiet
+	if c := op.request.Copy; c != nil {
+		return b.copyFile(way, op, c, host, func(t sshexec.Transfer) (*sshexec.Copied, error) {
+			return b.SSH.Copy(way.ctx, target, signer, t)
+		})
+	}
 	res, err := b.SSH.Do(way.ctx, target, signer, *op.request.SSH)
 	if err != nil {
-		var e *sshexec.Error
-		if !errors.As(err, &e) || e.MaybeSent {
-			return op.maybeSent(err.Error())
-		}
-		if way.stopped() {
-			return stopped(op.session)
-		}
-		next := ""
-		switch e.Code {
-		case sshexec.CodeHostKey:
-			next = "The person must find out whether the host's key was changed on purpose; host_keys in the access file names what is trusted."
-		case sshexec.CodeAuth:
-			next = "The person must let the key in at the host (authorized_keys of " + host.User + "), or run: yett secret rotate " + host.Key
-		}
-		return failedBefore(e.Code, e.Cause, next)
+		return op.sshFailed(way, host, err)
 	}
+	out := op.ran(res)
+	out.row = sshRow(open.policy, host, res.HostKey)
+	return out
+}
+
+// ran is the outcome of a command that the host began to run.
+func (op *operation) ran(res *sshexec.Result) outcome {
 	ref := activityRef(op.intentRow())
-	op.ch.refs.put(ref, res.Stdout)
-	op.ch.refs.put(ref+"/stderr", res.Stderr)
-	out := outcome{state: action.Completed, result: wire.SSHResult{
+	r := wire.SSHResult{
 		Exit:      wire.SSHExit{Status: res.Exit.Status, Signal: res.Exit.Signal, Unknown: res.Exit.Unknown},
 		StdoutRef: ref, StdoutSize: int64(len(res.Stdout)), StdoutTruncated: res.StdoutTruncated,
-		StderrRef: ref + "/stderr", StderrSize: int64(len(res.Stderr)), StderrTruncated: res.StderrTruncated}}
+		StderrRef: ref + "/stderr", StderrSize: int64(len(res.Stderr)), StderrTruncated: res.StderrTruncated,
+		LeftOpen: res.LeftOpen}
+	op.ch.refs.put(r.StdoutRef, res.Stdout)
+	op.ch.refs.put(r.StderrRef, res.Stderr)
+	if res.StdoutTruncated {
+		r.StdoutTotal, r.StdoutTailRef = res.StdoutTotal, ref+"/stdout-tail"
+		op.ch.refs.put(r.StdoutTailRef, res.StdoutTail)
+	}
+	if res.StderrTruncated {
+		r.StderrTotal, r.StderrTailRef = res.StderrTotal, ref+"/stderr-tail"
+		op.ch.refs.put(r.StderrTailRef, res.StderrTail)
+	}
+	out := outcome{state: action.Completed, result: r}
 	if res.Exit.Unknown {
 		out.state, out.reason = action.Indeterminate, unknownOutcome(op.record.Unsafe)
 	}
 	return out
+}
+
+// sshFailed is the outcome of an action without a complete result.
+func (op *operation) sshFailed(way *sending, host access.Host, err error) outcome {
+	var e *sshexec.Error
+	if !errors.As(err, &e) || e.MaybeSent {
+		return op.maybeSent(err.Error())
+	}
+	if way.stopped() {
+		return stopped(op.session)
+	}
+	return failedBefore(e.Code, e.Cause, sshRefused(host, e))
+}
+
+// copyFile opens the local side of a copy and has transfer do the rest. A file
+// that comes from the host takes effect here, when it gets its name.
+func (b *Broker) copyFile(way *sending, op *operation, c *action.Copy, host access.Host, transfer func(sshexec.Transfer) (*sshexec.Copied, error)) outcome {
+	may := op.plan.Capability
+	dir := may.LocalDirectory(c.Local)
+	if within(b.Location.Home, c.Local) {
+		return notSent("the local path lies in Yett's own directory, where no file is copied", "")
+	}
+	t := sshexec.Transfer{Remote: c.Remote, Overwrite: c.Overwrite, MaxSize: may.MaxSize, Timeout: c.Timeout}
+	if c.Direction == action.Up {
+		from, err := localfile.Open(dir, c.Local)
+		if err != nil {
+			return notSent(err.Error(), localNext)
+		}
+		defer from.Close()
+		t.Source = from
+		done, err := transfer(t)
+		if err != nil {
+			return op.copyFailed(way, host, err)
+		}
+		return op.copied(c, done, done.Replaced)
+	}
+	to, err := localfile.Create(dir, c.Local, c.Overwrite)
+	if err != nil {
+		return notSent(err.Error(), localNext)
+	}
+	defer to.Close()
+	t.Sink = to
+	done, err := transfer(t)
+	if err != nil {
+		return op.copyFailed(way, host, err)
+	}
+	if err := way.begin(); err != nil {
+		return stopped(op.session)
+	}
+	replaced, err := to.Place(c.Overwrite)
+	if err != nil {
+		return notSent(err.Error(), localNext)
+	}
+	return op.copied(c, done, replaced)
+}
+
+const localNext = "Look at the local path: it must be a regular file in one of the directories that list_access shows, without symbolic links on the way."
+
+// copyFailed says of a copy that was stopped what it leaves behind.
+func (op *operation) copyFailed(way *sending, host access.Host, err error) outcome {
+	out := op.sshFailed(way, host, err)
+	if out.state == action.Denied {
+		out.reason = wire.NewReason(out.reason.Code, "The copy was stopped; no file was put in its place.")
+		out.row = map[string]any{"cause": err.Error()}
+	}
+	return out
+}
+
+func (op *operation) copied(c *action.Copy, done *sshexec.Copied, replaced bool) outcome {
+	return outcome{state: action.Completed, result: wire.CopyResult{Direction: c.Direction, Local: c.Local, Remote: c.Remote,
+		Size: done.Size, SHA256: fmt.Sprintf("%x", done.SHA256), Replaced: replaced}}
+}
+
+// within reports whether a canonical path is a directory or lies in it.
+func within(dir, p string) bool {
+	dir = filepath.Clean(dir)
+	return p == dir || strings.HasPrefix(p, dir+"/")
 }

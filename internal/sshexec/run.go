@@ -86,6 +86,14 @@ func (k *kept) hold(ctx, quiet context.Context) (context.Context, func()) {
 // is to get.
 func (k *kept) start(ctx context.Context, ch ssh.Channel, t Target, r action.SSH) (input []byte, err error) {
 	input = r.Stdin
+	for _, v := range r.Env {
+		switch ok, err := ch.SendRequest("env", true, ssh.Marshal(v)); {
+		case err != nil:
+			return nil, &Error{Code: CodeUpstream, Cause: whyEnded(ctx, fmt.Errorf("setting %s: %w", v.Name, err))}
+		case !ok: // without it the command may do something else
+			return nil, &Error{Code: CodeUpstream, Cause: fmt.Errorf("the host takes no variable %s of the environment", v.Name)}
+		}
+	}
 	if r.PTY {
 		switch ok, err := ch.SendRequest("pty-req", true, terminal()); {
 		case err != nil:

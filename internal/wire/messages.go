@@ -139,6 +139,8 @@ type Action struct {
 	StdinBase64 *string `json:"stdin_base64,omitempty" wire:"optional"`
 	PTY         *bool   `json:"pty,omitempty" wire:"optional"`
 
+	Env map[string]string `json:"env,omitempty" wire:"optional"`
+
 	Direction *string `json:"direction,omitempty" wire:"optional"`
 	Local     *string `json:"local,omitempty" wire:"optional"`
 	Remote    *string `json:"remote,omitempty" wire:"optional"`
@@ -162,10 +164,10 @@ func (a *Action) HTTP() (*action.HTTP, *action.Refusal) {
 // SSH returns the action as an SSH action, or what is wrong with it.
 func (a *Action) SSH() (*action.SSH, *action.Refusal) {
 	if a.hasHTTP() || a.hasCopy() {
-		return nil, &action.Refusal{Code: CodeBadRequest, Detail: "an ssh capability takes command or argv, stdin or stdin_base64, pty and timeout_ms, as ssh_run has them"}
+		return nil, &action.Refusal{Code: CodeBadRequest, Detail: "an ssh capability takes command or argv, stdin or stdin_base64, env, pty and timeout_ms, as ssh_run has them"}
 	}
 	return action.NewSSH(action.SSHInput{Command: a.Command, Argv: a.Argv, Stdin: a.Stdin, StdinBase64: a.StdinBase64,
-		TimeoutMS: a.TimeoutMS, PTY: a.PTY != nil && *a.PTY})
+		TimeoutMS: a.TimeoutMS, PTY: a.PTY != nil && *a.PTY, Env: a.Env})
 }
 
 // Copy returns the action as a copy of a file, or what is wrong with it.
@@ -190,7 +192,7 @@ func (a *Action) hasHTTP() bool {
 }
 
 func (a *Action) hasSSH() bool {
-	return a.Command != nil || a.Argv != nil || a.Stdin != nil || a.StdinBase64 != nil || a.PTY != nil
+	return a.Command != nil || a.Argv != nil || a.Stdin != nil || a.StdinBase64 != nil || a.PTY != nil || a.Env != nil
 }
 
 func (a *Action) hasCopy() bool {
