@@ -2,7 +2,6 @@ package broker
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/yett-broker/yett/internal/access"
@@ -97,8 +96,7 @@ func cardCapability(p *access.Policy, name string) approval.Capability {
 		v.Target, v.Insecure = cred.Origin.String(), cred.Insecure
 		return v
 	}
-	h, _ := p.Host(c.Host)
-	v.Target = fmt.Sprintf("%s@%s", h.User, h.Address)
+	cardHost(p, c.Host, &v)
 	return v
 }
 
