@@ -31,8 +31,8 @@ func imports(t *testing.T, pkg string) []string {
 // TestRoomsStayApart holds the bans of the architecture: who may reach whom.
 func TestRoomsStayApart(t *testing.T) {
 	bans := map[string][]string{
-		"cmd/yett-mcp":      {"internal/vault", "internal/access", "internal/approval", "internal/ledger", "internal/httpexec", "internal/sshexec", "internal/broker", "internal/session", "internal/durable", "internal/suspend"},
-		"client":            {"internal/vault", "internal/access", "internal/approval", "internal/ledger", "internal/httpexec", "internal/sshexec", "internal/broker", "internal/suspend"},
+		"cmd/yett-mcp":      {"internal/vault", "internal/access", "internal/approval", "internal/ledger", "internal/bodies", "internal/httpexec", "internal/sshexec", "internal/broker", "internal/session", "internal/durable", "internal/suspend"},
+		"client":            {"internal/vault", "internal/access", "internal/approval", "internal/ledger", "internal/bodies", "internal/httpexec", "internal/sshexec", "internal/broker", "internal/suspend"},
 		"internal/httpexec": {"internal/vault", "internal/access", "internal/ledger", "internal/broker", "internal/wire"},
 		"internal/sshexec":  {"internal/vault", "internal/access", "internal/ledger", "internal/broker", "internal/wire"},
 		"internal/access":   {"internal/vault", "internal/ledger", "internal/peer", "internal/broker", "internal/wire"},
@@ -53,7 +53,7 @@ func TestRoomsStayApart(t *testing.T) {
 			}
 		}
 	}
-	for pkg, only := range map[string][]string{"internal/peer": {"internal/action"}, "internal/preset": {"internal/action"}, "internal/action": nil, "internal/durable": nil, "internal/dialrule": nil, "internal/suspend": nil} {
+	for pkg, only := range map[string][]string{"internal/peer": {"internal/action"}, "internal/preset": {"internal/action"}, "internal/action": nil, "internal/durable": nil, "internal/bodies": nil, "internal/dialrule": nil, "internal/suspend": nil} {
 		for _, r := range imports(t, pkg) {
 			if !slices.Contains(only, r) {
 				t.Errorf("%s reaches %s", pkg, r)

@@ -98,7 +98,6 @@ func printGranting(w io.Writer, g approval.Granting, oneAction bool) {
 		if c.Insecure {
 			fmt.Fprintln(w, "    INSECURE: the credential goes over plain http")
 		}
-		printHost(w, c)
 		if oneAction {
 			continue
 		}
@@ -109,7 +108,6 @@ func printGranting(w io.Writer, g approval.Granting, oneAction bool) {
 		printList(w, "paths", c.Paths)
 		printList(w, "query", c.Query)
 		printList(w, "commands", c.Commands)
-		printList(w, "env", c.Env)
 		if c.Budget != "" {
 			printList(w, "budget", []string{c.Budget})
 		}
@@ -117,19 +115,6 @@ func printGranting(w io.Writer, g approval.Granting, oneAction bool) {
 	fmt.Fprintf(w, "  unit      %s\n", g.Unit)
 	if !oneAction {
 		fmt.Fprintf(w, "  until     %s at the longest\n", g.LongestEnd.Local().Format("2006-01-02 15:04"))
-	}
-}
-
-// printHost prints how an SSH host is known, and what leads to it.
-func printHost(w io.Writer, c approval.Capability) {
-	for _, h := range c.Via {
-		fmt.Fprintf(w, "    over %s\n", h.Target)
-		for _, k := range h.HostKeys {
-			fmt.Fprintf(w, "      host key %s\n", k)
-		}
-	}
-	for _, k := range c.HostKeys {
-		fmt.Fprintf(w, "    host key %s\n", k)
 	}
 }
 

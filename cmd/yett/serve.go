@@ -7,12 +7,14 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/yett-broker/yett/internal/bodies"
 	"github.com/yett-broker/yett/internal/broker"
 	"github.com/yett-broker/yett/internal/endpoint"
 	"github.com/yett-broker/yett/internal/httpexec"
@@ -85,6 +87,11 @@ func (a *app) serve(ctx context.Context, unused time.Duration, onSuspend bool) e
 		return ledgerUnusable(err)
 	}
 	defer l.Close()
+	kept, err := bodies.Open(loc.Home, bodies.Options{})
+	if err != nil {
+		return bodiesUnusable(loc, err)
+	}
+	defer kept.Close()
 	if unknown, denied := l.Recovered(); unknown+denied > 0 {
 		log.Warn("the last broker ended in the middle of work", "indeterminate", unknown, "denied", denied)
 	}
@@ -93,7 +100,7 @@ func (a *app) serve(ctx context.Context, unused time.Duration, onSuspend bool) e
 	}
 	none := func() []int { return nil } // this release opens no port of its own
 	b, err := broker.New(broker.Config{Location: loc, Version: version, Vault: v, Ledger: l,
-		HTTP: httpexec.New(httpexec.Options{OwnPorts: none}), SSH: sshexec.New(sshexec.Options{OwnPorts: none}),
+		HTTP: httpexec.New(httpexec.Options{OwnPorts: none}), SSH: sshexec.New(sshexec.Options{OwnPorts: none}), Bodies: kept,
 		Clock: session.SystemClock{}, Log: log, ShimFile: installedShim, OwnFile: installedYett, LockAfter: unused})
 	if err != nil {
 		return err
@@ -184,6 +191,12 @@ func cannotBeReached(loc endpoint.Location, err error) error {
 func ledgerUnusable(err error) error {
 	e := wire.Errorf(wire.CodeInternal, "The ledger cannot be used: %v.", err)
 	e.NextStep = "Repair the file's permissions or make room on the disk; nothing is done without a ledger."
+	return e
+}
+
+func bodiesUnusable(loc endpoint.Location, err error) error {
+	e := wire.Errorf(wire.CodeInternal, "Bodies of answers cannot be kept in %s: %v.", filepath.Join(loc.Home, bodies.DirName), err)
+	e.NextStep = "It is a directory of this account with mode 0700; correct that, or move away what is in its place."
 	return e
 }
 

@@ -1,71 +1,168 @@
 package broker
 
 import (
-	"sync"
+	"errors"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
 
+	"github.com/yett-broker/yett/internal/bodies"
 	"github.com/yett-broker/yett/internal/session"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
-// maxBodies bounds the bytes of bodies that one session keeps. The oldest go
-// first.
-const maxBodies = 64 << 20
-
-// bodies holds what a session may still read, in memory. They end with it.
-type bodies struct {
-	mu    sync.Mutex
-	byRef map[string][]byte
-	order []string
-	size  int
-	ended bool
+// keeping is a body on its way to where it is kept. That it cannot be kept takes
+// nothing from the action: its result then says so instead of naming a body.
+type keeping struct {
+	w   *bodies.Writer // nil: it could not be begun
+	err error
+	ref string
 }
 
-func (s *bodies) put(ref string, body []byte) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ended { // an answer that came after the session's end
-		return
+// keep begins a body of an operation that has its intent.
+func (b *Broker) keep(op *operation, stream string) *keeping {
+	name := bodies.Name{Row: op.intentRow(), Session: op.session.ID, Stream: stream}
+	k := &keeping{ref: bodyRef(name)}
+	k.w, k.err = b.Bodies.Create(name)
+	return k
+}
+
+func (k *keeping) Write(p []byte) (int, error) {
+	if k.err != nil {
+		return 0, k.err
 	}
-	if s.byRef == nil {
-		s.byRef = map[string][]byte{}
+	n, err := k.w.Write(p)
+	k.err = err
+	return n, err
+}
+
+// end makes the body readable, and returns its reference and size. Where that
+// is not possible there is no reference, and notKept says why.
+func (k *keeping) end() (ref string, size int64, notKept string) {
+	if k.w == nil {
+		return "", 0, notKeptFor(k.err)
 	}
-	s.byRef[ref] = body
-	s.order = append(s.order, ref)
-	s.size += len(body)
-	for s.size > maxBodies && len(s.order) > 1 {
-		s.size -= len(s.byRef[s.order[0]])
-		delete(s.byRef, s.order[0])
-		s.order = s.order[1:]
+	if err := k.w.Commit(); err != nil {
+		return "", k.w.Size(), notKeptFor(err)
+	}
+	return k.ref, k.w.Size(), ""
+}
+
+func (k *keeping) drop() {
+	if k.w != nil {
+		k.w.Abort()
 	}
 }
 
-func (s *bodies) get(ref string) ([]byte, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	b, ok := s.byRef[ref]
-	return b, ok
+// keepAll keeps a body that lies in memory.
+func (b *Broker) keepAll(op *operation, stream string, body []byte) (ref, notKept string) {
+	k := b.keep(op, stream)
+	k.Write(body) // end has its error
+	ref, _, notKept = k.end()
+	return ref, notKept
 }
 
-// end forgets all bodies for good.
-func (s *bodies) end() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.byRef, s.order, s.size, s.ended = nil, nil, 0, true
+// notKeptFor words why a body is not there. The action itself is done.
+func notKeptFor(err error) string {
+	switch {
+	case errors.Is(err, bodies.ErrNoRoom):
+		return "there is no room on the broker's disk"
+	case errors.Is(err, bodies.ErrLocked):
+		return "Yett was locked meanwhile"
+	}
+	return "the broker could not write it"
+}
+
+// bodyRef is 'activity:N' for a body, and 'activity:N/stderr' and the like for
+// the other streams.
+func bodyRef(n bodies.Name) string {
+	if n.Stream == bodies.Body {
+		return activityRef(n.Row)
+	}
+	return activityRef(n.Row) + "/" + n.Stream
+}
+
+// bodyNamed is the body that a reference means in one session: there is no way
+// to name another session's.
+func bodyNamed(ref, session string) (bodies.Name, bool) {
+	text, stream, other := strings.Cut(ref, "/")
+	if !other {
+		stream = bodies.Body
+	}
+	number, ok := strings.CutPrefix(text, "activity:")
+	row, err := strconv.ParseInt(number, 10, 64)
+	n := bodies.Name{Row: row, Session: session, Stream: stream}
+	return n, ok && err == nil && slices.Contains(bodies.Streams(), stream) && bodyRef(n) == ref
 }
 
 // readBody reads a piece of a body of this session.
-func (ch *channel) readBody(_ *session.Session, m wire.OperationBody) (any, *wire.Error) {
-	if m.Offset < 0 || m.Limit < 1 || m.Limit > wire.MaxBodyChunk {
-		return nil, wire.Errorf(wire.CodeBadRequest, "offset must not be negative, limit must lie between 1 and %d.", wire.MaxBodyChunk)
-	}
-	body, ok := ch.refs.get(m.BodyRef)
-	if !ok {
-		fail := wire.Errorf(wire.CodeBadRequest, "There is no such body in this session, or it is kept no longer.")
-		fail.NextStep = "Give the body_ref, stdout_ref or stderr_ref of a result of this session."
+func (ch *channel) readBody(s *session.Session, m wire.OperationBody) (any, *wire.Error) {
+	if fail := checkPiece(m.Offset, m.Limit); fail != nil {
 		return nil, fail
 	}
-	size := int64(len(body))
-	from := min(m.Offset, size)
-	to := min(from+m.Limit, size)
-	return wire.OperationBodyResult{BytesBase64: append([]byte{}, body[from:to]...), Size: size, EOF: to == size}, nil
+	name, ok := bodyNamed(m.BodyRef, s.ID)
+	if !ok {
+		return nil, noBody()
+	}
+	r, fail := ch.b.openBody(name)
+	if fail != nil {
+		return nil, fail
+	}
+	defer r.Close()
+	return ch.b.piece(r, m.Offset, m.Limit)
+}
+
+func checkPiece(offset, limit int64) *wire.Error {
+	if offset < 0 || limit < 1 || limit > wire.MaxBodyChunk {
+		return wire.Errorf(wire.CodeBadRequest, "offset must not be negative, limit must lie between 1 and %d.", wire.MaxBodyChunk)
+	}
+	return nil
+}
+
+func noBody() *wire.Error {
+	fail := wire.Errorf(wire.CodeBadRequest, "There is no such body in this session, or it is kept no longer.")
+	fail.NextStep = "Give the body_ref, stdout_ref or stderr_ref of a result of this session."
+	return fail
+}
+
+func (b *Broker) openBody(name bodies.Name) (*bodies.Reader, *wire.Error) {
+	r, err := b.Bodies.Open(name)
+	switch {
+	case err == nil:
+		return r, nil
+	case errors.Is(err, bodies.ErrGone):
+		return nil, noBody()
+	case errors.Is(err, bodies.ErrLocked):
+		return nil, wire.NewError(wire.CodeLocked)
+	}
+	return nil, b.bodyUnreadable(err)
+}
+
+func (b *Broker) bodyUnreadable(err error) *wire.Error {
+	b.Log.Error("reading a body", "error", err)
+	fail := wire.Errorf(wire.CodeInternal, "The body cannot be read any more.")
+	fail.NextStep = "The action itself is done; its file was damaged, or its disk is. Ask for the document again if that is harmless."
+	return fail
+}
+
+func (b *Broker) piece(r *bodies.Reader, offset, limit int64) (any, *wire.Error) {
+	size := r.Size()
+	from := min(offset, size)
+	out := make([]byte, min(limit, size-from))
+	if _, err := r.ReadAt(out, from); err != nil && !errors.Is(err, io.EOF) {
+		return nil, b.bodyUnreadable(err)
+	}
+	return wire.OperationBodyResult{BytesBase64: out, Size: size, EOF: from+int64(len(out)) == size}, nil
+}
+
+// unlockBodies gives the store its key, which the vault derives.
+func (b *Broker) unlockBodies() error {
+	key, err := b.Vault.Subkey("bodies v1")
+	if err != nil {
+		return err
+	}
+	defer clear(key)
+	b.Bodies.Unlock(key)
+	return nil
 }

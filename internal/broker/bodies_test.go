@@ -2,58 +2,44 @@ package broker
 
 import (
 	"bytes"
-	"fmt"
+	"io"
+	"log/slog"
+	"strings"
 	"testing"
 
+	"github.com/yett-broker/yett/internal/bodies"
+	"github.com/yett-broker/yett/internal/session"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
-// A session keeps a bounded number of bytes; the oldest bodies go first.
-func TestTheOldestBodiesGoFirst(t *testing.T) {
-	var b bodies
-	half := make([]byte, maxBodies/2)
-	b.put("activity:1", half)
-	b.put("activity:2", half)
-	if _, ok := b.get("activity:1"); !ok {
-		t.Error("a body within the bound is gone")
+// withBodies is a broker that has nothing but a store of bodies.
+func withBodies(t *testing.T) *Broker {
+	t.Helper()
+	store, err := bodies.Open(t.TempDir(), bodies.Options{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	b.put("activity:3", []byte("x"))
-	if _, ok := b.get("activity:1"); ok {
-		t.Error("the oldest body is kept beyond the bound")
+	t.Cleanup(func() { store.Close() })
+	store.Unlock(bytes.Repeat([]byte{7}, 32))
+	return &Broker{Config: Config{Bodies: store, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}}
+}
+
+func keepBody(t *testing.T, b *Broker, session_ string, row int64, stream string, body []byte) string {
+	t.Helper()
+	ref, notKept := b.keepAll(&operation{intent: row, session: &session.Session{ID: session_}}, stream, body)
+	if notKept != "" {
+		t.Fatal(notKept)
 	}
-	for _, ref := range []string{"activity:2", "activity:3"} {
-		if _, ok := b.get(ref); !ok {
-			t.Errorf("%s is gone", ref)
-		}
-	}
-	for n := range 20_000 {
-		b.put(fmt.Sprint("activity:many:", n), half[:1<<20][:maxBodies/1000])
-	}
-	kept := 0
-	for _, body := range b.byRef {
-		kept += len(body)
-	}
-	if kept > maxBodies || kept != b.size || len(b.order) != len(b.byRef) {
-		t.Errorf("%d bytes are kept and %d counted; %d refs, %d in order", kept, b.size, len(b.byRef), len(b.order))
-	}
-	// What has just come can be read, however large.
-	b.put("activity:large", make([]byte, maxBodies+1))
-	if body, ok := b.get("activity:large"); !ok || len(body) != maxBodies+1 || len(b.byRef) != 1 {
-		t.Errorf("the newest body is gone, or others stay beside it")
-	}
-	b.end()
-	if _, ok := b.get("activity:large"); ok || b.size != 0 {
-		t.Error("bodies outlive their session")
-	}
-	b.put("activity:9", []byte("x"))
-	if _, ok := b.get("activity:9"); ok || b.size != 0 {
-		t.Error("a body that came after its session's end is kept")
-	}
+	return ref
 }
 
 func TestReadBody(t *testing.T) {
-	ch, body := &channel{}, []byte("0123456789")
-	ch.refs.put("activity:1", body)
+	b := withBodies(t)
+	ch, own := &channel{b: b}, &session.Session{ID: "s_1"}
+	keepBody(t, b, "s_1", 1, bodies.Body, []byte("0123456789"))
+	keepBody(t, b, "s_1", 1, bodies.Stderr, []byte("err"))
+	keepBody(t, b, "s_2", 3, bodies.Body, []byte("another's"))
+	keepBody(t, b, "s_1", 4, bodies.Body, nil)
 	for _, test := range []struct {
 		offset, limit int64
 		want          string
@@ -62,7 +48,7 @@ func TestReadBody(t *testing.T) {
 		{0, 4, "0123", false}, {4, 6, "456789", true}, {4, 5, "45678", false}, {0, 10, "0123456789", true},
 		{9, wire.MaxBodyChunk, "9", true}, {10, 1, "", true}, {11, 1, "", true}, {9223372036854775807, wire.MaxBodyChunk, "", true},
 	} {
-		got, fail := ch.readBody(nil, wire.OperationBody{BodyRef: "activity:1", Offset: test.offset, Limit: test.limit})
+		got, fail := ch.readBody(own, wire.OperationBody{BodyRef: "activity:1", Offset: test.offset, Limit: test.limit})
 		if fail != nil {
 			t.Errorf("%d+%d: %v", test.offset, test.limit, fail)
 			continue
@@ -72,17 +58,37 @@ func TestReadBody(t *testing.T) {
 			t.Errorf("%d+%d: %q, %+v", test.offset, test.limit, r.BytesBase64, r)
 		}
 	}
+	if got, fail := ch.readBody(own, wire.OperationBody{BodyRef: "activity:1/stderr", Limit: 10}); fail != nil || string(got.(wire.OperationBodyResult).BytesBase64) != "err" {
+		t.Errorf("standard error: %v, %v", got, fail)
+	}
+	// An empty body is an empty string on the wire, not null.
+	if got, fail := ch.readBody(own, wire.OperationBody{BodyRef: "activity:4", Limit: 10}); fail != nil || !strings.Contains(string(marshal(got)), `"bytes_base64":""`) {
+		t.Errorf("an empty body: %v, %v", got, fail)
+	}
 	for _, m := range []wire.OperationBody{
 		{BodyRef: "activity:1", Offset: -1, Limit: 1}, {BodyRef: "activity:1", Limit: 0}, {BodyRef: "activity:1", Limit: -1},
 		{BodyRef: "activity:1", Limit: wire.MaxBodyChunk + 1}, {BodyRef: "activity:1", Limit: 9223372036854775807},
-		{BodyRef: "activity:2", Limit: 1}, {BodyRef: "", Limit: 1},
+		{BodyRef: "activity:2", Limit: 1}, {BodyRef: "", Limit: 1}, {BodyRef: "activity:01", Limit: 1}, {BodyRef: "activity:+1", Limit: 1},
+		{BodyRef: "activity:1/stdout", Limit: 1}, {BodyRef: "activity:3", Limit: 1}, {BodyRef: "activity:3.s_2", Limit: 1},
+		{BodyRef: "activity:../3", Limit: 1}, {BodyRef: "activity:4/stderr", Limit: 1},
 	} {
-		if _, fail := ch.readBody(nil, m); fail == nil || fail.Code != wire.CodeBadRequest {
+		if _, fail := ch.readBody(own, m); fail == nil || fail.Code != wire.CodeBadRequest {
 			t.Errorf("%+v: %v", m, fail)
 		}
 	}
-	// A body belongs to its channel: another one does not know it.
-	if _, fail := (&channel{}).readBody(nil, wire.OperationBody{BodyRef: "activity:1", Limit: 1}); fail == nil {
-		t.Error("another channel reads the body")
+	// While locked nobody reads.
+	b.Bodies.Lock()
+	if _, fail := ch.readBody(own, wire.OperationBody{BodyRef: "activity:1", Limit: 1}); fail == nil || fail.Code != wire.CodeLocked {
+		t.Errorf("locked: %v", fail)
+	}
+}
+
+// What cannot be kept is said, and takes nothing from the action.
+func TestABodyThatIsNotKept(t *testing.T) {
+	b := withBodies(t)
+	b.Bodies.Lock()
+	ref, why := b.keepAll(&operation{intent: 1, session: &session.Session{ID: "s_1"}}, bodies.Body, []byte("x"))
+	if ref != "" || why != "Yett was locked meanwhile" {
+		t.Errorf("%q, %q", ref, why)
 	}
 }

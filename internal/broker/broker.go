@@ -30,6 +30,7 @@ import (
 	"github.com/yett-broker/yett/internal/access"
 	"github.com/yett-broker/yett/internal/action"
 	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/bodies"
 	"github.com/yett-broker/yett/internal/endpoint"
 	"github.com/yett-broker/yett/internal/httpexec"
 	"github.com/yett-broker/yett/internal/ledger"
@@ -59,6 +60,7 @@ type Config struct {
 	Ledger   *ledger.Ledger
 	HTTP     *httpexec.Executor
 	SSH      *sshexec.Executor
+	Bodies   *bodies.Store
 	Clock    session.Clock
 	Log      *slog.Logger
 	// ShimFile returns device and inode of the installed yett-mcp.
@@ -121,7 +123,7 @@ type heads struct {
 // New returns a broker that serves nothing yet. A missing part is an error.
 func New(c Config) (*Broker, error) {
 	switch {
-	case c.Vault == nil, c.Ledger == nil, c.HTTP == nil, c.SSH == nil, c.Clock == nil, c.Log == nil, c.ShimFile == nil, c.OwnFile == nil:
+	case c.Vault == nil, c.Ledger == nil, c.HTTP == nil, c.SSH == nil, c.Bodies == nil, c.Clock == nil, c.Log == nil, c.ShimFile == nil, c.OwnFile == nil:
 		return nil, errors.New("broker: a required part is missing")
 	}
 	instance := action.NewID("b_")
@@ -278,6 +280,7 @@ func (b *Broker) sweep(ctx context.Context) {
 		case <-tick.C:
 		}
 		b.state() // locks what nobody uses
+		b.Bodies.Expire(time.Now())
 		for _, ch := range b.everyChannel() {
 			if s := ch.id.Session(); s != nil {
 				if why := s.Due(); why != "" {

@@ -43,7 +43,6 @@ type channel struct {
 	conn      *net.UnixConn
 	peer      *peer.Process
 	slot      chan struct{} // bounds what is in flight
-	refs      bodies
 	log       refusals
 
 	share   *share // of its process; set before anything is read

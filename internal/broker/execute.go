@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/yett-broker/yett/internal/action"
+	"github.com/yett-broker/yett/internal/bodies"
 	"github.com/yett-broker/yett/internal/httpexec"
 	"github.com/yett-broker/yett/internal/session"
 	"github.com/yett-broker/yett/internal/vault"
@@ -81,8 +82,10 @@ const maxAnswerHeaders = 128 << 10
 
 func (b *Broker) executeHTTP(way *sending, open *unlocked, op *operation, secret []byte) outcome {
 	cred, _ := open.policy.Credential(op.plan.Capability.Credential)
+	body := b.keep(op, bodies.Body)
+	defer body.drop()
 	target := httpexec.Target{Scheme: cred.Origin.Scheme, Host: cred.Origin.Host, Port: cred.Origin.Port,
-		Private: cred.Private, Insecure: cred.Insecure, Session: op.session.ID,
+		Private: cred.Private, Insecure: cred.Insecure, Session: op.session.ID, Body: body,
 		Begin: way.begin, Sent: way.sent}
 	res, err := b.HTTP.Do(way.ctx, target, sendable(cred, secret), *op.request.HTTP)
 	if err != nil {
@@ -99,10 +102,16 @@ func (b *Broker) executeHTTP(way *sending, open *unlocked, op *operation, secret
 		}
 		return failedBefore(e.Code, e.Cause, next)
 	}
-	ref := activityRef(op.intentRow())
-	op.ch.refs.put(ref, res.Body)
+	ref, size, notKept := body.end()
+	return outcome{state: action.Completed, result: wire.HTTPResult{Status: res.Status, Headers: answerHeaders(res.Headers),
+		BodyRef: ref, Size: size, Truncated: res.Truncated, Partial: res.Partial, Redacted: res.Redacted,
+		Withheld: res.Withheld, NotKept: notKept}}
+}
+
+// answerHeaders joins the values of one name, and leaves out what is too much.
+func answerHeaders(all []action.Header) map[string]string {
 	headers, size := map[string]string{}, 0
-	for _, h := range res.Headers {
+	for _, h := range all {
 		if size += len(h.Name) + len(h.Value); size > maxAnswerHeaders {
 			break
 		}
@@ -111,8 +120,7 @@ func (b *Broker) executeHTTP(way *sending, open *unlocked, op *operation, secret
 		}
 		headers[h.Name] = h.Value
 	}
-	return outcome{state: action.Completed, result: wire.HTTPResult{Status: res.Status, Headers: headers, BodyRef: ref,
-		Size: int64(len(res.Body)), Truncated: res.Truncated, Redacted: res.Redacted, Withheld: res.Withheld}}
+	return headers
 }
 
 // failedBefore names a failure before anything was sent.

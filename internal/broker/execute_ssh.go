@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/yett-broker/yett/internal/access"
 	"github.com/yett-broker/yett/internal/action"
+	"github.com/yett-broker/yett/internal/bodies"
 	"github.com/yett-broker/yett/internal/localfile"
 	"github.com/yett-broker/yett/internal/sshexec"
 	"github.com/yett-broker/yett/internal/wire"
@@ -29,29 +31,30 @@ func (b *Broker) executeSSH(way *sending, open *unlocked, op *operation, secret 
 	if err != nil {
 		return op.sshFailed(way, host, err)
 	}
-	out := op.ran(res)
+	out := b.ran(op, res)
 	out.row = sshRow(open.policy, host, res.HostKey)
 	return out
 }
 
 // ran is the outcome of a command that the host began to run.
-func (op *operation) ran(res *sshexec.Result) outcome {
-	ref := activityRef(op.intentRow())
+func (b *Broker) ran(op *operation, res *sshexec.Result) outcome {
 	r := wire.SSHResult{
-		Exit:      wire.SSHExit{Status: res.Exit.Status, Signal: res.Exit.Signal, Unknown: res.Exit.Unknown},
-		StdoutRef: ref, StdoutSize: int64(len(res.Stdout)), StdoutTruncated: res.StdoutTruncated,
-		StderrRef: ref + "/stderr", StderrSize: int64(len(res.Stderr)), StderrTruncated: res.StderrTruncated,
+		Exit:       wire.SSHExit{Status: res.Exit.Status, Signal: res.Exit.Signal, Unknown: res.Exit.Unknown},
+		StdoutSize: int64(len(res.Stdout)), StdoutTruncated: res.StdoutTruncated,
+		StderrSize: int64(len(res.Stderr)), StderrTruncated: res.StderrTruncated,
 		LeftOpen: res.LeftOpen}
-	op.ch.refs.put(r.StdoutRef, res.Stdout)
-	op.ch.refs.put(r.StderrRef, res.Stderr)
+	var lost [4]string
+	r.StdoutRef, lost[0] = b.keepAll(op, bodies.Body, res.Stdout)
+	r.StderrRef, lost[1] = b.keepAll(op, bodies.Stderr, res.Stderr)
 	if res.StdoutTruncated {
-		r.StdoutTotal, r.StdoutTailRef = res.StdoutTotal, ref+"/stdout-tail"
-		op.ch.refs.put(r.StdoutTailRef, res.StdoutTail)
+		r.StdoutTotal = res.StdoutTotal
+		r.StdoutTailRef, lost[2] = b.keepAll(op, bodies.StdoutTail, res.StdoutTail)
 	}
 	if res.StderrTruncated {
-		r.StderrTotal, r.StderrTailRef = res.StderrTotal, ref+"/stderr-tail"
-		op.ch.refs.put(r.StderrTailRef, res.StderrTail)
+		r.StderrTotal = res.StderrTotal
+		r.StderrTailRef, lost[3] = b.keepAll(op, bodies.StderrTail, res.StderrTail)
 	}
+	r.NotKept = cmp.Or(lost[:]...)
 	out := outcome{state: action.Completed, result: r}
 	if res.Exit.Unknown {
 		out.state, out.reason = action.Indeterminate, unknownOutcome(op.record.Unsafe)

@@ -56,16 +56,3 @@ func TestOneTryOfAProcessWaits(t *testing.T) {
 		t.Fatalf("the person's try: %v", err)
 	}
 }
-
-// An empty body is an empty string on the wire, not null.
-func TestEmptyBodyIsAString(t *testing.T) {
-	ch := &channel{}
-	ch.refs.put("activity:1", nil)
-	r, fail := ch.readBody(nil, wire.OperationBody{BodyRef: "activity:1", Limit: 10})
-	if fail != nil {
-		t.Fatal(fail)
-	}
-	if raw := string(marshal(r)); !strings.Contains(raw, `"bytes_base64":""`) {
-		t.Fatal(raw)
-	}
-}

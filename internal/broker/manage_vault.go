@@ -80,6 +80,11 @@ func (o *operator) openVault(slot string) (told []string, fail *wire.Error) {
 		b.Vault.Lock()
 		return nil, fail
 	}
+	if err := b.unlockBodies(); err != nil {
+		b.Vault.Lock()
+		b.Log.Error("unlocking", "error", err)
+		return nil, wire.Errorf(wire.CodeInternal, "The vault's content cannot be used.")
+	}
 	o.checkLedger(open, found)
 	b.keepHead(open, true)
 	b.open = open

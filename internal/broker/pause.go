@@ -60,6 +60,7 @@ func (b *Broker) closeVault() bool {
 		open.log.Wipe()
 	}
 	b.Vault.Lock()
+	b.Bodies.Lock()
 	for _, o := range b.everyOperator() {
 		o.forgetClicks()
 	}

@@ -197,7 +197,6 @@ func (ch *channel) listAccess(s *session.Session, _ wire.Envelope) (any, *wire.E
 func (ch *channel) endSession(reason string) {
 	if s := ch.id.Session(); s != nil {
 		ch.b.endSession(s, reason)
-		ch.refs.end()
 	}
 }
 

@@ -13,7 +13,13 @@ import (
 // directories; a leading dot is a file that was being written.
 var ownNames = []string{"vault.", "ledger.", "broker.", "installed."}
 
+// ownEndings are how the names of kept bodies end; they begin with a number.
+var ownEndings = []string{".body", ".stderr", ".stdout-tail", ".stderr-tail"}
+
 func ownName(name string) bool {
+	if slices.ContainsFunc(ownEndings, func(s string) bool { return strings.HasSuffix(strings.TrimSuffix(name, ".part"), s) }) {
+		return true
+	}
 	name = strings.TrimPrefix(name, ".")
 	return slices.ContainsFunc(ownNames, func(p string) bool { return strings.HasPrefix(name, p) })
 }
@@ -38,7 +44,7 @@ func (p Place) DataThere(data string) (bool, error) {
 // meanwhile.
 func (p Place) Purge(data string) (left []string, err error) {
 	state := filepath.Dir(p.recordPath())
-	for _, dir := range []string{filepath.Join(state, "run"), state, data} {
+	for _, dir := range []string{filepath.Join(state, "run"), state, filepath.Join(data, "bodies"), data} {
 		there, err := p.DataThere(dir)
 		if err != nil {
 			return left, err

@@ -277,8 +277,10 @@ type HTTPResult struct {
 	BodyRef   string            `json:"body_ref"`
 	Size      int64             `json:"size"`
 	Truncated bool              `json:"truncated"`
-	Redacted  int               `json:"redacted"` // echoes of the credential that were replaced
+	Partial   string            `json:"partial,omitempty"` // why the body is not all of it
+	Redacted  int               `json:"redacted"`          // echoes of the credential that were replaced
 	Withheld  string            `json:"withheld,omitempty"`
+	NotKept   string            `json:"not_kept,omitempty"` // why there is no body_ref
 }
 
 // SSHResult is the result of an SSH action. Of a truncated stream the beginning
@@ -296,6 +298,7 @@ type SSHResult struct {
 	StderrTotal     int64   `json:"stderr_total,omitempty"`
 	StderrTailRef   string  `json:"stderr_tail_ref,omitempty"`
 	LeftOpen        bool    `json:"left_open,omitempty"` // something in the background still held a stream
+	NotKept         string  `json:"not_kept,omitempty"`  // why a reference is empty
 }
 
 // CopyResult is the result of a copy that was done.
