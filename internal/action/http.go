@@ -1,7 +1,7 @@
 package action
 
 import (
-	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -26,6 +26,8 @@ type HTTPInput struct {
 	Headers      map[string]string
 	Body         *string
 	BodyBase64   *string
+	BodyJSON     json.RawMessage
+	Form         map[string][]string
 }
 
 // NewHTTP makes the canonical form of an action, or says why there is none.
@@ -48,8 +50,11 @@ func NewHTTP(in HTTPInput) (*HTTP, *Refusal) {
 	if r != nil {
 		return nil, r
 	}
-	body, r := decodeBody(in.Body, in.BodyBase64)
+	body, implied, r := canonicalBody(in)
 	if r != nil {
+		return nil, r
+	}
+	if headers, r = withContentType(headers, implied); r != nil {
 		return nil, r
 	}
 	h := &HTTP{Method: method, Path: path, Query: query, Headers: headers, Body: body}
@@ -109,19 +114,14 @@ func canonicalQuery(q map[string][]string) (string, *Refusal) {
 	slices.Sort(names)
 	var b strings.Builder
 	for _, name := range names {
-		if r := checkQueryName(name); r != nil {
+		if r := checkFieldName("query parameter", name); r != nil {
 			return "", r
 		}
 		for _, value := range q[name] {
-			if r := checkQueryValue(name, value); r != nil {
+			if r := checkFieldValue("query parameter", name, value); r != nil {
 				return "", r
 			}
-			if b.Len() > 0 {
-				b.WriteByte('&')
-			}
-			escapeInto(&b, name, isUnreserved)
-			b.WriteByte('=')
-			escapeInto(&b, value, isUnreserved)
+			appendPair(&b, name, value)
 			if b.Len() > maxQuery {
 				return "", badRequest("query is longer than %d bytes", maxQuery)
 			}
@@ -130,52 +130,32 @@ func canonicalQuery(q map[string][]string) (string, *Refusal) {
 	return b.String(), nil
 }
 
-func checkQueryName(name string) *Refusal {
+func checkFieldName(what, name string) *Refusal {
 	switch {
 	case name == "":
-		return badRequest("a query parameter has no name")
+		return badRequest("a %s has no name", what)
 	case !utf8.ValidString(name):
-		return badRequest("a query parameter name is not UTF-8")
+		return badRequest("a %s name is not UTF-8", what)
 	case strings.ContainsFunc(name, unicode.IsControl):
-		return badRequest("a query parameter name has a control character")
+		return badRequest("a %s name has a control character", what)
 	case isOverrideName(name):
-		return outside("query parameter %q would replace the method or the headers", name)
+		return outside("%s %q would replace the method or the headers", what, name)
 	}
 	return nil
 }
 
-// checkQueryValue lets tab and line breaks pass: they travel encoded, and
-// query languages use them.
-func checkQueryValue(name, value string) *Refusal {
+// checkFieldValue lets tab and line breaks pass: they travel encoded, and
+// query languages and texts use them.
+func checkFieldValue(what, name, value string) *Refusal {
 	if !utf8.ValidString(value) {
-		return badRequest("the value of query parameter %q is not UTF-8", name)
+		return badRequest("the value of %s %q is not UTF-8", what, name)
 	}
 	for _, c := range value {
 		if unicode.IsControl(c) && c != '\t' && c != '\n' && c != '\r' {
-			return badRequest("the value of query parameter %q has a control character", name)
+			return badRequest("the value of %s %q has a control character", what, name)
 		}
 	}
 	return nil
-}
-
-func decodeBody(text, b64 *string) ([]byte, *Refusal) {
-	switch {
-	case text != nil && b64 != nil:
-		return nil, badRequest("body and body_base64 are both given")
-	case text != nil && *text != "":
-		return []byte(*text), nil
-	case b64 != nil && *b64 != "":
-		// The decoder skips line breaks; with them one body had many spellings.
-		if strings.ContainsAny(*b64, "\r\n") {
-			return nil, badRequest("body_base64 has a line break")
-		}
-		body, err := base64.StdEncoding.Strict().DecodeString(*b64)
-		if err != nil {
-			return nil, badRequest("body_base64 is not standard base64 with padding")
-		}
-		return body, nil
-	}
-	return nil, nil
 }
 
 func badRequest(format string, args ...any) *Refusal {

@@ -66,17 +66,28 @@ func httpRequest(ctx context.Context, c *call) *mcp.CallToolResult {
 		Headers        map[string]string `json:"headers" wire:"optional"`
 		Body           *string           `json:"body" wire:"optional"`
 		BodyBase64     *string           `json:"body_base64" wire:"optional"`
+		BodyJSON       json.RawMessage   `json:"body_json" wire:"optional"`
+		Form           client.Query      `json:"form" wire:"optional"`
 		IdempotencyKey string            `json:"idempotency_key" wire:"optional"`
 		WaitMS         *int64            `json:"wait_ms" wire:"optional"`
 	}
 	if bad := decode(c.arguments, &in); bad != nil {
 		return badCall(bad)
 	}
-	if in.Body != nil && in.BodyBase64 != nil {
-		return badCall(&badArguments{"give either body or body_base64, not both"})
+	if given(in.Body != nil, in.BodyBase64 != nil, in.BodyJSON != nil, in.Form != nil) > 1 {
+		return badCall(&badArguments{"give only one of body, body_base64, body_json and form"})
 	}
 	return c.act(ctx, in.Capability, client.Action{Method: in.Method, Path: in.Path, Query: in.Query,
-		Headers: in.Headers, Body: in.Body, BodyBase64: in.BodyBase64}, in.IdempotencyKey, in.WaitMS)
+		Headers: in.Headers, Body: in.Body, BodyBase64: in.BodyBase64, BodyJSON: in.BodyJSON, Form: in.Form}, in.IdempotencyKey, in.WaitMS)
+}
+
+func given(is ...bool) (n int) {
+	for _, yes := range is {
+		if yes {
+			n++
+		}
+	}
+	return n
 }
 
 func sshRun(ctx context.Context, c *call) *mcp.CallToolResult {

@@ -50,8 +50,10 @@ func tools() []tool {
 				`"path":{"type":"string","description":"The path, beginning with /, without host and without ?query. Escape reserved characters."},` +
 				`"query":{"type":"object","description":"Query parameters: name to a string, or to an array of strings.","additionalProperties":true},` +
 				`"headers":{"type":"object","description":"Request headers: name to value.","additionalProperties":{"type":"string"}},` +
-				`"body":{"type":"string","description":"The body as text. Set a Content-Type header with it."},` +
-				`"body_base64":{"type":"string","description":"The body as base64, instead of body."},` +
+				`"body_json":{"type":"object","description":"The body as a JSON object, sent as application/json; write another JSON value as text in body. Give at most one of body_json, form, body and body_base64.","additionalProperties":true},` +
+				`"form":{"type":"object","description":"The body as form fields: name to a string, or to an array of strings; sent as application/x-www-form-urlencoded.","additionalProperties":true},` +
+				`"body":{"type":"string","description":"The body as text, such as XML. Set a Content-Type header with it."},` +
+				`"body_base64":{"type":"string","description":"The body as base64, for bytes that are not text. Set a Content-Type header with it."},` +
 				keySchema + waitSchema + `},"required":["capability","method","path"],"additionalProperties":false}`,
 			acts: true,
 			run:  httpRequest,

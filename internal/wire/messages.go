@@ -130,6 +130,8 @@ type Action struct {
 	Headers    map[string]string `json:"headers,omitempty" wire:"optional"`
 	Body       *string           `json:"body,omitempty" wire:"optional"`
 	BodyBase64 *string           `json:"body_base64,omitempty" wire:"optional"`
+	BodyJSON   json.RawMessage   `json:"body_json,omitempty" wire:"optional"`
+	Form       Query             `json:"form,omitempty" wire:"optional"`
 
 	Command   *string  `json:"command,omitempty" wire:"optional"`
 	Argv      []string `json:"argv,omitempty" wire:"optional"`
@@ -151,14 +153,14 @@ type Action struct {
 func (a *Action) HTTP() (*action.HTTP, *action.Refusal) {
 	switch {
 	case a.hasSSH() || a.hasCopy() || a.TimeoutMS != nil:
-		return nil, &action.Refusal{Code: CodeBadRequest, Detail: "an http capability takes method, path, query, headers, body or body_base64, as http_request has them"}
+		return nil, &action.Refusal{Code: CodeBadRequest, Detail: "an http capability takes method, path, query, headers, and one of body, body_base64, body_json and form, as http_request has them"}
 	case a.Method == nil:
 		return nil, &action.Refusal{Code: CodeBadRequest, Detail: "action: method is missing"}
 	case a.Path == nil:
 		return nil, &action.Refusal{Code: CodeBadRequest, Detail: "action: path is missing"}
 	}
 	return action.NewHTTP(action.HTTPInput{Method: *a.Method, Path: *a.Path, Query: a.Query,
-		Headers: a.Headers, Body: a.Body, BodyBase64: a.BodyBase64})
+		Headers: a.Headers, Body: a.Body, BodyBase64: a.BodyBase64, BodyJSON: a.BodyJSON, Form: a.Form})
 }
 
 // SSH returns the action as an SSH action, or what is wrong with it.
@@ -188,7 +190,8 @@ func (a *Action) Copy() (*action.Copy, *action.Refusal) {
 }
 
 func (a *Action) hasHTTP() bool {
-	return a.Method != nil || a.Path != nil || a.Query != nil || a.Headers != nil || a.Body != nil || a.BodyBase64 != nil
+	return a.Method != nil || a.Path != nil || a.Query != nil || a.Headers != nil || a.Body != nil || a.BodyBase64 != nil ||
+		a.BodyJSON != nil || a.Form != nil
 }
 
 func (a *Action) hasSSH() bool {
