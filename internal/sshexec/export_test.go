@@ -1,0 +1,4 @@
+package sshexec
+
+// KeyOf is for tests of what may share a connection.
+var KeyOf = keyOf
