@@ -140,7 +140,7 @@ func TestM15_ArgumentsAreStrict(t *testing.T) {
 		`{"capability":7,"method":"GET","path":"/"}`:                               "capability has the wrong type",
 		`{"capability":"a","method":"GET","path":"/","wait_ms":50001}`:             "wait_ms must be from 0 to 50000",
 		`{"capability":"a","method":"GET","path":"/","wait_ms":-1}`:                "wait_ms must be from 0 to 50000",
-		`{"capability":"a","method":"GET","path":"/","body":"x","body_base64":""}`: "either body or body_base64",
+		`{"capability":"a","method":"GET","path":"/","body":"x","body_base64":""}`: "give only one of body",
 		`{"capability":"a","method":"GET","path":"/","query":{"a":1}}`:             "query has the wrong type: want an object of strings or arrays of strings.",
 		`{"capability":"a","method":"GET","path":"/","headers":{"A":1}}`:           "headers has the wrong type: want an object of strings.",
 		`{"capability":"a","method":null,"path":"/"}`:                              "method is missing",
