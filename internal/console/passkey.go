@@ -1,0 +1,152 @@
+package console
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+// wanted is what a page asks a challenge for: opening the page, or a decision.
+type wanted struct {
+	Decision *decision `json:"decision,omitempty" wire:"optional"`
+}
+
+// asked tells a page what to ask a passkey for.
+type asked struct {
+	Token        string    `json:"token,omitempty"` // of a page to which nothing is open yet
+	Nonce        string    `json:"nonce"`
+	Challenge    string    `json:"challenge"` // base64url, as WebAuthn has it
+	RelyingParty string    `json:"relying_party"`
+	IDs          [][]byte  `json:"credential_ids"`
+	Until        time.Time `json:"until,omitzero"`
+}
+
+// readingRequest is the request whose proof opens reading.
+var readingRequest = []byte("{}")
+
+// challenge makes the challenge of one act. A page that has no token yet gets
+// one, with which it can do nothing but answer.
+func (c *Console) challenge(w http.ResponseWriter, r *http.Request) {
+	var in wanted
+	if fail := read(r, &in); fail != nil {
+		refuse(w, fail)
+		return
+	}
+	o, token := c.find(r), ""
+	if o == nil {
+		p, fail := c.newPage(r)
+		if fail != nil {
+			refuse(w, fail)
+			return
+		}
+		token = c.keep(p, visitOf(r).key)
+		o = &opened{page: p}
+	}
+	ch, fail := ask[wire.Challenge](o.page, wire.MethodVaultChallenge, wire.Empty{})
+	if fail == nil && (ch.Passkeys == nil || len(ch.Passkeys.IDs) == 0) {
+		fail = wire.Errorf(wire.CodeBadRequest, "There is no passkey to ask for.")
+		fail.NextStep = "Use the passphrase; a passkey is added under Access."
+	}
+	if fail != nil {
+		c.drop(token)
+		refuse(w, fail)
+		return
+	}
+	a := asked{Token: token, Nonce: ch.Nonce, RelyingParty: ch.Passkeys.RelyingParty, IDs: ch.Passkeys.IDs}
+	text := approval.ProofMessage(wire.MethodActivityRead, readingRequest, ch.Nonce)
+	if in.Decision != nil {
+		all := in.Decision.approveAll()
+		text, a.Until = message(all, ch.Nonce), all.Until
+	}
+	a.Challenge = base64.RawURLEncoding.EncodeToString(approval.Challenge(text))
+	answer(w, http.StatusOK, a)
+}
+
+// openByPasskey opens the page that was given the challenge.
+func (c *Console) openByPasskey(w http.ResponseWriter, r *http.Request, g gesture) {
+	o := c.find(r)
+	if o == nil {
+		refuse(w, wire.NewError(wire.CodeProofRequired))
+		return
+	}
+	_, fail := o.page.Ask(wire.MethodActivityRead, wire.Managed{Request: readingRequest, Proof: &wire.Proof{Nonce: g.Nonce, Assertion: g.Assertion}})
+	if fail != nil {
+		refuse(w, fail)
+		return
+	}
+	c.mu.Lock()
+	o.since = time.Now()
+	c.mu.Unlock()
+	answer(w, http.StatusOK, map[string]any{"token": bearer(r), "told": []string{}})
+}
+
+// beginPasskey gives the challenge that a new passkey answers.
+func (c *Console) beginPasskey(w http.ResponseWriter, r *http.Request, o *opened) {
+	var in wire.PasskeyName
+	fail := read(r, &in)
+	var ch wire.Challenge
+	if fail == nil {
+		ch, fail = ask[wire.Challenge](o.page, wire.MethodVaultChallenge, wire.Empty{})
+	}
+	if fail == nil && ch.Passkeys == nil {
+		fail = wire.NewError(wire.CodeLocked)
+	}
+	if fail != nil {
+		refuse(w, fail)
+		return
+	}
+	answer(w, http.StatusOK, asked{Nonce: ch.Nonce, RelyingParty: ch.Passkeys.RelyingParty, IDs: ch.Passkeys.IDs,
+		Challenge: base64.RawURLEncoding.EncodeToString(approval.Challenge(approval.EnrolMessage(in.Name, ch.Nonce)))})
+}
+
+// addPasskey lets a new passkey prove, by the passphrase over exactly what the
+// browser handed over.
+func (c *Console) addPasskey(w http.ResponseWriter, r *http.Request, o *opened) {
+	var in struct {
+		Add    wire.PasskeyAdd `json:"add"`
+		Nonce  string          `json:"nonce"`
+		Phrase phrase          `json:"phrase"`
+	}
+	defer func() { clear(in.Phrase) }()
+	fail := read(r, &in)
+	var keys Keys
+	if fail == nil {
+		keys, fail = o.page.Derive(in.Phrase)
+	}
+	if fail != nil {
+		refuse(w, fail)
+		return
+	}
+	defer keys.Wipe()
+	raw, err := json.Marshal(in.Add)
+	if err != nil {
+		refuse(w, wire.NewError(wire.CodeInternal))
+		return
+	}
+	mac := keys.Sign(approval.ProofMessage(wire.MethodPasskeyAdd, raw, in.Nonce))
+	_, fail = o.page.Ask(wire.MethodPasskeyAdd, wire.Managed{Request: raw, Proof: &wire.Proof{Nonce: in.Nonce, MAC: mac}})
+	done(w, fail)
+}
+
+func (c *Console) removePasskey(w http.ResponseWriter, r *http.Request, o *opened) {
+	var in struct {
+		Name   string `json:"name"`
+		Phrase phrase `json:"phrase"`
+	}
+	defer func() { clear(in.Phrase) }()
+	fail := read(r, &in)
+	var keys Keys
+	if fail == nil {
+		keys, fail = o.page.Derive(in.Phrase)
+	}
+	if fail != nil {
+		refuse(w, fail)
+		return
+	}
+	defer keys.Wipe()
+	done(w, prove(o.page, keys, wire.MethodPasskeyRemove, wire.PasskeyName{Name: in.Name}))
+}
