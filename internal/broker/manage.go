@@ -126,6 +126,7 @@ func (b *Broker) status() wire.Status {
 		Profile: Profile, Home: b.Location.Home, Pending: b.queue.Len()}
 	st.Sessions, st.Paused = b.sessions.Live()
 	st.UpdateWaiting = b.updateWaiting()
+	st.Console, st.ConsoleProblem = b.console()
 	if b.state() == nil {
 		st.State = "locked"
 	}
@@ -137,6 +138,9 @@ func (b *Broker) status() wire.Status {
 		}
 	} else if err != nil {
 		st.Ledger = "cannot be written: nothing is executed until it can"
+		if cause := ledger.Cause(err); cause != "" {
+			st.Ledger = "cannot be written (" + cause + "): nothing is executed until it can"
+		}
 	}
 	return st
 }

@@ -3,6 +3,7 @@ package ledger
 import (
 	"errors"
 	"fmt"
+	"syscall"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -16,6 +17,15 @@ func sqliteCode(err error) int {
 	}
 	return 0
 }
+
+// explained is a failure of SQLite in plain words.
+type explained struct {
+	words string
+	error
+}
+
+func (e *explained) Error() string { return e.words + ": " + e.error.Error() }
+func (e *explained) Unwrap() error { return e.error }
 
 // explain puts the cause of the usual SQLite failures in plain words.
 func explain(err error) error {
@@ -33,10 +43,28 @@ func explain(err error) error {
 		words = "reading or writing ledger.db failed"
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		words = "ledger.db is damaged"
-	default:
+	}
+	if _, twice := errors.AsType[*explained](err); words == "" || twice {
 		return err
 	}
-	return fmt.Errorf("%s: %w", words, err)
+	return &explained{words, err}
+}
+
+// Cause is why the ledger cannot be read or written, in a few words without
+// values, or "".
+func Cause(err error) string {
+	if e, ok := errors.AsType[*explained](err); ok {
+		return e.words
+	}
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return "no room left on the file system of ledger.journal"
+	case errors.Is(err, syscall.EFBIG):
+		return "a limit on the size of files"
+	case errors.Is(err, syscall.EIO):
+		return "the disk of ledger.journal fails"
+	}
+	return ""
 }
 
 // unavailable marks err as a failure to make something durable.

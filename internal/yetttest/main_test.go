@@ -6,7 +6,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	code := Main(m, installNode, serveSSH, buildStatic, startSecond, prepareCards, buildReleases)
+	code := Main(m, installNode, serveSSH, buildStatic, startSecond, prepareCards, buildReleases, mountSmallDisk)
+	unmountSmallDisk()
 	stopSSH()
 	stopSecond()
 	if err := finishCards(); err != nil {
