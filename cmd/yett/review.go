@@ -103,7 +103,10 @@ func (a *app) gather(ctx context.Context, rows bool) (*reviewed, error) {
 		return nil, err
 	}
 	if rows {
-		if err := r.gatherRows(ctx, conn, loc.Home); err != nil {
+		list := func(request wire.ActivityList, into any) error {
+			return call(ctx, conn, wire.MethodActivityList, request, nil, into)
+		}
+		if err := r.gatherRows(ctx, list, loc.Home); err != nil {
 			return nil, err
 		}
 	}
@@ -132,7 +135,10 @@ func (a *app) gatherPolicy(ctx context.Context, conn *client.Conn, r *reviewed) 
 // verifyTime bounds the check of the whole ledger; a page is no audit.
 const verifyTime = 30 * time.Second
 
-func (r *reviewed) gatherRows(ctx context.Context, conn *client.Conn, home string) error {
+// lister asks for a page of rows.
+type lister func(request wire.ActivityList, into any) error
+
+func (r *reviewed) gatherRows(ctx context.Context, list lister, home string) error {
 	check, cancel := context.WithTimeout(ctx, verifyTime)
 	defer cancel()
 	report, err := ledger.Verify(check, home, nil, nil)
@@ -141,16 +147,16 @@ func (r *reviewed) gatherRows(ctx context.Context, conn *client.Conn, home strin
 		return nil
 	}
 	r.audit = &report
-	return r.countKinds(ctx, conn, report.Entries)
+	return r.countKinds(list, report.Entries)
 }
 
 // newestRows is how many rows the page counts the kinds of.
 const newestRows = 5000
 
-func (r *reviewed) countKinds(ctx context.Context, conn *client.Conn, entries int64) error {
+func (r *reviewed) countKinds(list lister, entries int64) error {
 	for from := max(1, entries-newestRows+1); ; {
 		var l wire.List[json.RawMessage]
-		if err := call(ctx, conn, wire.MethodActivityList, wire.ActivityList{From: from, Limit: 500}, nil, &l); err != nil {
+		if err := list(wire.ActivityList{From: from, Limit: 500}, &l); err != nil {
 			return err
 		}
 		if len(l.Items) == 0 {

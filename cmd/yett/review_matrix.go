@@ -213,14 +213,22 @@ func (m matrix) missing() []string {
 	return gaps
 }
 
-func (m matrix) write(w io.Writer) {
-	fmt.Fprintln(w, "| process | credential | operation | access now | what ends it |\n|---|---|---|---|---|")
+// table is the matrix as rows of text.
+func (m matrix) table() (columns []string, rows [][]string) {
 	for _, c := range m.Cells {
 		operation := c.Operation
 		if c.Capability != "" && c.Process != commandLine {
 			operation = c.Capability + ": " + operation
 		}
-		cells := []string{c.Process, c.Credential, operation, c.Access, strings.Join(c.Ends, "; ")}
+		rows = append(rows, []string{c.Process, c.Credential, operation, c.Access, strings.Join(c.Ends, "; ")})
+	}
+	return []string{"process", "credential", "operation", "access now", "what ends it"}, rows
+}
+
+func (m matrix) write(w io.Writer) {
+	columns, rows := m.table()
+	fmt.Fprintf(w, "| %s |\n|%s\n", strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
+	for _, cells := range rows {
 		for i := range cells {
 			cells[i] = strings.ReplaceAll(approval.Printable(cells[i]), "|", `\|`)
 		}

@@ -33,11 +33,13 @@ const lockAfter = time.Hour
 
 func newServe(a *app) *cobra.Command {
 	unused, onSuspend := lockAfter, true
+	var page consoleFlags
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the resident broker",
 		Long: "Runs the broker until SIGTERM or yett stop. It starts locked and never asks for\n" +
-			"anything; unlock it with yett unlock. It opens no network listener.\n\n" +
+			"anything; unlock it with yett unlock. Its only network listener is the console, on\n" +
+			"the loopback addresses; with --home there is none unless --console is given.\n\n" +
 			"When no action ran and no proof was given for the time of --lock-after, it\n" +
 			"locks by itself and pauses the sessions; sleep counts as time. It does the\n" +
 			"same before the machine sleeps. yett unlock resumes them.",
@@ -46,15 +48,19 @@ func newServe(a *app) *cobra.Command {
 			if unused < 0 {
 				return usageError{errors.New("--lock-after is a time such as 30m or 8h, or 0 for never")}
 			}
-			return a.serve(c.Context(), unused, onSuspend)
+			if err := page.check(c); err != nil {
+				return err
+			}
+			return a.serve(c.Context(), unused, onSuspend, page)
 		},
 	}
 	c.Flags().DurationVar(&unused, "lock-after", lockAfter, "lock after this time without use; 0 is never")
 	c.Flags().BoolVar(&onSuspend, "lock-on-suspend", true, "lock before the machine sleeps")
+	page.add(c)
 	return c
 }
 
-func (a *app) serve(ctx context.Context, unused time.Duration, onSuspend bool) error {
+func (a *app) serve(ctx context.Context, unused time.Duration, onSuspend bool, page consoleFlags) error {
 	loc, err := a.location()
 	if err != nil {
 		return err
@@ -98,9 +104,9 @@ func (a *app) serve(ctx context.Context, unused time.Duration, onSuspend bool) e
 	for _, word := range vault.Harden() {
 		log.Warn("hardening", "incomplete", word)
 	}
-	none := func() []int { return nil } // this release opens no port of its own
+	own := func() []int { return page.ports(loc) }
 	b, err := broker.New(broker.Config{Location: loc, Version: version, Vault: v, Ledger: l,
-		HTTP: httpexec.New(httpexec.Options{OwnPorts: none}), SSH: sshexec.New(sshexec.Options{OwnPorts: none}), Bodies: kept,
+		HTTP: httpexec.New(httpexec.Options{OwnPorts: own}), SSH: sshexec.New(sshexec.Options{OwnPorts: own}), Bodies: kept,
 		Clock: session.SystemClock{}, Log: log, ShimFile: installedShim, OwnFile: installedYett, LockAfter: unused})
 	if err != nil {
 		return err
@@ -108,6 +114,7 @@ func (a *app) serve(ctx context.Context, unused time.Duration, onSuspend bool) e
 	if onSuspend {
 		defer watchSuspend(ctx, log, b)()
 	}
+	defer serveConsole(log, loc, b, page)()
 	log.Info("serving, locked", "version", version, "endpoint", loc.Socket, "home", loc.Home)
 	w := watchEndpoint(ctx, log, started.manager, listener, b)
 	err = b.Serve(w.ctx, listener, func() error { w.end(); return listener.Close() })

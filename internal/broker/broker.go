@@ -85,8 +85,9 @@ type Broker struct {
 
 	deriving chan struct{} // held while a page derives keys
 
-	consolePort   atomic.Int32 // 0: there is none
-	passkeysWrong atomic.Int64 // answers of passkeys that did not hold
+	consolePort   atomic.Int32           // 0: there is none
+	consoleOff    atomic.Pointer[string] // why there is none
+	passkeysWrong atomic.Int64           // answers of passkeys that did not hold
 
 	stop     chan struct{}
 	stopOnce sync.Once

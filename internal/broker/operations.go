@@ -94,7 +94,7 @@ func (op *operation) view(sequence int64) wire.OperationResult {
 	defer op.mu.Unlock()
 	v := wire.OperationResult{OperationID: op.id, Sequence: sequence, State: string(op.state), Result: op.result, Reason: op.reason}
 	if op.card != nil && op.state == action.Queued {
-		v.Pending = pendingOf(op.card)
+		v.Pending = op.ch.b.pendingOf(op.card)
 	}
 	if op.intent != 0 {
 		v.Activity = activityRef(op.intent)

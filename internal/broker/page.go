@@ -7,7 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/yett-broker/yett/internal/access"
 	"github.com/yett-broker/yett/internal/action"
+	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/peer"
 	"github.com/yett-broker/yett/internal/vault"
 	"github.com/yett-broker/yett/internal/wire"
@@ -143,6 +145,42 @@ func (p *Page) Ask(method string, m wire.Managed) (result any, fail *wire.Error)
 
 // Reading reports whether a proof has opened reading for this page.
 func (p *Page) Reading() bool { return p.mayRead() }
+
+// ConsoleOff says that the broker has no console, and why.
+func (b *Broker) ConsoleOff(why string) {
+	b.ConsoleAt(0)
+	b.consoleOff.Store(&why)
+}
+
+// console is the address of the console, or why there is none.
+func (b *Broker) console() (url, problem string) {
+	if origin := b.origin(); origin != "" {
+		return origin + "/", ""
+	}
+	if why := b.consoleOff.Load(); why != nil {
+		return "", *why
+	}
+	return "", "it has not begun to listen"
+}
+
+// consoleURL leads to a card. Whoever has it can do nothing by it.
+func (b *Broker) consoleURL(i *approval.Item) *string {
+	url, _ := b.console()
+	if url == "" {
+		return nil
+	}
+	url += "#waiting/" + i.ID()
+	return &url
+}
+
+// Policy is the access file that is applied, or nil while locked. It is for
+// views of somebody who may read.
+func (b *Broker) Policy() *access.Policy {
+	if open := b.state(); open != nil {
+		return open.policy
+	}
+	return nil
+}
 
 // Changed returns a channel that is closed at the next change of what waits for
 // a decision.

@@ -89,7 +89,7 @@ func (ch *channel) unresolved(op *operation, equal ledger.Operation) *wire.Error
 	ch.mu.Lock()
 	ch.repeats[key] = item
 	ch.mu.Unlock()
-	return fail.With("pending", pendingOf(item))
+	return fail.With("pending", ch.b.pendingOf(item))
 }
 
 // notAsked says in outcome_unknown why no card asks for the repetition.

@@ -162,7 +162,7 @@ func (ch *channel) sessionResult(s *session.Session) wire.SessionResult {
 	var pending *wire.Pending
 	if card != nil {
 		if d := card.Decision(); d.Choice == "" {
-			pending = pendingOf(card)
+			pending = ch.b.pendingOf(card)
 		} else if !d.Granted() {
 			reason = wire.NewReason(d.Code, "")
 		}
@@ -172,8 +172,8 @@ func (ch *channel) sessionResult(s *session.Session) wire.SessionResult {
 		Pending: pending, Reason: reason}
 }
 
-func pendingOf(i *approval.Item) *wire.Pending {
-	return &wire.Pending{ApprovalID: i.ID(), ExpiresAt: i.Card.ExpiresAt, Tag: i.Card.Tag}
+func (b *Broker) pendingOf(i *approval.Item) *wire.Pending {
+	return &wire.Pending{ApprovalID: i.ID(), ExpiresAt: i.Card.ExpiresAt, Tag: i.Card.Tag, ConsoleURL: b.consoleURL(i)}
 }
 
 // listAccess says what may be asked for, and what is granted.

@@ -76,6 +76,8 @@ type Status struct {
 	Paused         int    `json:"paused"` // of the sessions
 	Ledger         string `json:"ledger"` // ok, or why nothing is executed
 	UpdateWaiting  bool   `json:"update_waiting"`
+	Console        string `json:"console"`                                   // its address; "" if there is none
+	ConsoleProblem string `json:"console_problem,omitempty" wire:"optional"` // why there is none
 }
 
 // Challenge answers vault.challenge: how to derive the keys, and a nonce.
