@@ -242,7 +242,9 @@ func (o *operator) removeSecret(r wire.SecretName) (any, *wire.Error) {
 		return nil, fail
 	}
 	if err := o.b.Vault.RemoveSecret(r.Name); err != nil {
-		return nil, o.vaultFailed("removing a value", err)
+		fail := o.vaultFailed("removing a value", err)
+		fail.NextStep = strings.ReplaceAll(fail.NextStep, "NAME", clip(r.Name))
+		return nil, fail
 	}
 	o.b.tokens.forget()
 	return wire.Empty{}, nil

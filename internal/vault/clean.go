@@ -44,6 +44,9 @@ func checkValue(kind string, value []byte) error {
 	return nil
 }
 
+// CheckValue says why SetSecret would not take a value of that kind, or nil.
+func CheckValue(kind string, value []byte) error { return checkValue(kind, dropNewline(value)) }
+
 // Clean reports whether SetSecret would take a value of that kind.
 func Clean(kind string, value []byte) bool { return checkValue(kind, dropNewline(value)) == nil }
 
