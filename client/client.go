@@ -70,6 +70,8 @@ type (
 	HTTPResult = wire.HTTPResult
 	// SSHResult is the result of a completed SSH action.
 	SSHResult = wire.SSHResult
+	// CopyResult is the result of a completed copy of a file.
+	CopyResult = wire.CopyResult
 	// NotSent is the result of an action that provably never left.
 	NotSent = wire.NotSent
 	// State is the state of an operation.

@@ -18,7 +18,7 @@ type Session struct {
 }
 
 // Operation is the state of one action. Result is set when State is completed
-// (an HTTPResult, an SSHResult or a NotSent), Reason when it is denied or
+// (an HTTPResult, an SSHResult, a CopyResult or a NotSent), Reason when it is denied or
 // indeterminate.
 type Operation struct {
 	OperationID string          `json:"operation_id"`

@@ -28,7 +28,7 @@ func inspector(t *testing.T, server []string, method ...string) *running {
 func TestHosts_InspectorSchemas(t *testing.T) {
 	r := inspector(t, yettMCP(yetttest.New(t)), "tools/list", "--strict")
 	r.ends()
-	for _, name := range []string{"get_operation", "http_request", "list_access", "read_result", "request_access", "ssh_run"} {
+	for _, name := range []string{"get_operation", "http_request", "list_access", "read_result", "request_access", "ssh_copy", "ssh_run"} {
 		if !strings.Contains(string(r.out.bytes()), `"name": "`+name+`"`) {
 			t.Errorf("the inspector does not list %s:\n%s", name, r.out.bytes())
 		}

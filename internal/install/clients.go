@@ -52,7 +52,7 @@ type Rule struct {
 }
 
 // tools are those of yett-mcp, which are fixed for each release.
-var tools = []string{"get_operation", "http_request", "list_access", "read_result", "request_access", "ssh_run"}
+var tools = []string{"get_operation", "http_request", "list_access", "read_result", "request_access", "ssh_copy", "ssh_run"}
 
 //go:embed clients.toml
 var clientsText string

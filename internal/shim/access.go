@@ -51,10 +51,24 @@ func accessResult(r client.SessionResult, asked []string) *mcp.CallToolResult {
 		lines = append(lines, "Next: call request_access again with the same capabilities to go on waiting; it shows no second card.")
 		return text(false, append(lines, compact(r))...)
 	case len(missing) == 0:
-		return text(false, "granted: "+strings.Join(wanted, ", ")+". Next: http_request or ssh_run.", compact(r))
+		return text(false, "granted: "+strings.Join(wanted, ", ")+". Next: "+actsBy(wanted)+".", compact(r))
 	case r.Reason != nil:
 		return failure(r.Reason.Code, r.Reason.Message, r.Reason.NextStep, "Not granted: "+strings.Join(missing, ", ")+".", compact(r))
 	}
 	return failure("not_granted", "This session does not have "+strings.Join(missing, ", ")+".",
 		"Call request_access again if it is still needed; a person decides.", compact(r))
+}
+
+// actsBy names the tools for capabilities, by their kinds.
+func actsBy(capabilities []string) string {
+	var names []string
+	for _, c := range capabilities {
+		kind, _, _ := strings.Cut(c, ":")
+		name, ok := map[string]string{"http": "http_request", "ssh": "ssh_run", "ssh-copy": "ssh_copy"}[kind]
+		if ok && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(names, " or ")
 }

@@ -49,6 +49,9 @@ func ifLost(a client.Action) string {
 	if a.Method != nil && slices.Contains([]string{"GET", "HEAD", "OPTIONS"}, strings.ToUpper(*a.Method)) {
 		return repeatItself
 	}
+	if a.Direction != nil && *a.Direction == "down" {
+		return repeatItself
+	}
 	return checkFirst
 }
 
@@ -88,26 +91,6 @@ func given(is ...bool) (n int) {
 		}
 	}
 	return n
-}
-
-func sshRun(ctx context.Context, c *call) *mcp.CallToolResult {
-	var in struct {
-		Capability     string   `json:"capability"`
-		Command        *string  `json:"command" wire:"optional"`
-		Argv           []string `json:"argv" wire:"optional"`
-		Stdin          *string  `json:"stdin" wire:"optional"`
-		TimeoutMS      *int64   `json:"timeout_ms" wire:"optional"`
-		IdempotencyKey string   `json:"idempotency_key" wire:"optional"`
-		WaitMS         *int64   `json:"wait_ms" wire:"optional"`
-	}
-	if bad := decode(c.arguments, &in); bad != nil {
-		return badCall(bad)
-	}
-	if (in.Command == nil) == (in.Argv == nil) {
-		return badCall(&badArguments{"give exactly one of command and argv"})
-	}
-	return c.act(ctx, in.Capability, client.Action{Command: in.Command, Argv: in.Argv, Stdin: in.Stdin,
-		TimeoutMS: in.TimeoutMS}, in.IdempotencyKey, in.WaitMS)
 }
 
 // act asks for one action, once.

@@ -54,7 +54,7 @@ func TestM01_ToolNamesSurviveEveryHost(t *testing.T) {
 				t.Errorf("%s: %s has no description", era, tool.Name)
 			}
 		}
-		want := []string{"get_operation", "http_request", "list_access", "read_result", "request_access", "ssh_run"}
+		want := []string{"get_operation", "http_request", "list_access", "read_result", "request_access", "ssh_copy", "ssh_run"}
 		if !slices.Equal(names, want) {
 			t.Errorf("%s: tools %q, want %q", era, names, want)
 		}
@@ -121,8 +121,8 @@ func TestSchemasSayWhatIsTaken(t *testing.T) {
 		switch tool.name {
 		case "http_request":
 			wants(t, example, "example http:")
-		case "ssh_run":
-			wants(t, example, "example ssh:")
+		case "ssh_run", "ssh_copy":
+			wants(t, example, "example "+map[string]string{"ssh_run": "ssh:", "ssh_copy": "ssh-copy:"}[tool.name])
 			wants(t, timeout.Description, "default 60000")
 			if timeout.Maximum == nil || *timeout.Maximum != 600_000 {
 				t.Errorf("timeout_ms: %+v", timeout)

@@ -32,7 +32,7 @@ func TestM14_BetweenInitializeAndInitialized(t *testing.T) {
 		if r := h.await("1"); r.Error != nil || r.Result.ProtocolVersion != era {
 			t.Errorf("%s: initialize: %+v", era, r)
 		}
-		if r := h.await("2"); len(r.Result.Tools) != 6 {
+		if r := h.await("2"); len(r.Result.Tools) != len(tools()) {
 			t.Errorf("%s: tools/list between: %+v", era, r)
 		}
 		if r := h.await("3"); r.Error != nil {
@@ -64,7 +64,7 @@ func TestM14_DiscoverWithoutInitialize(t *testing.T) {
 		t.Errorf("discover: %+v", r)
 	}
 	h.send(request(2, "tools/list", "{"+modernMeta+"}"))
-	if r := h.await("2"); len(r.Result.Tools) != 6 {
+	if r := h.await("2"); len(r.Result.Tools) != len(tools()) {
 		t.Errorf("tools/list: %+v", r)
 	}
 	h.send(request(3, "tools/call", `{"name":"list_access","arguments":{},`+modernMeta+`}`))

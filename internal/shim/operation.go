@@ -68,6 +68,7 @@ func (c *call) completed(ctx context.Context, s *client.Session, op client.Opera
 		Status *int            `json:"status"`
 		Exit   json.RawMessage `json:"exit"`
 		Sent   *bool           `json:"sent"`
+		SHA256 *string         `json:"sha256"`
 	}
 	if len(op.Result) == 0 {
 		return text(false, "completed: operation "+op.OperationID+" has ended, but its result is kept no longer. Do not repeat it for that alone: yett activity shows the person what came of it.", compact(op))
@@ -88,6 +89,11 @@ func (c *call) completed(ctx context.Context, s *client.Session, op client.Opera
 		var r client.SSHResult
 		if json.Unmarshal(op.Result, &r) == nil {
 			return c.sshResult(ctx, s, op, r)
+		}
+	case shape.SHA256 != nil:
+		var r client.CopyResult
+		if json.Unmarshal(op.Result, &r) == nil {
+			return copyResult(op, r)
 		}
 	case shape.Status != nil:
 		var r client.HTTPResult
@@ -121,22 +127,4 @@ func echoes(n int) string {
 		return "1 echo of the credential in the answer was replaced."
 	}
 	return fmt.Sprintf("%d echoes of the credential in the answer were replaced.", n)
-}
-
-func (c *call) sshResult(ctx context.Context, s *client.Session, op client.Operation, r client.SSHResult) *mcp.CallToolResult {
-	how := "the exit status is unknown"
-	switch {
-	case r.Exit.Status != nil:
-		how = fmt.Sprintf("exit status %d", *r.Exit.Status)
-	case r.Exit.Signal != "":
-		how = "ended by signal " + r.Exit.Signal
-	}
-	lines := []string{"completed: " + how + " (operation " + op.OperationID + ")."}
-	if r.StdoutTruncated || r.StderrTruncated {
-		lines = append(lines, "The output was cut off at the broker's limit.")
-	}
-	lines = append(lines, compact(op))
-	lines = append(lines, c.body(ctx, s, "stdout", r.StdoutRef, r.StdoutSize)...)
-	lines = append(lines, c.body(ctx, s, "stderr", r.StderrRef, r.StderrSize)...)
-	return text(false, lines...)
 }

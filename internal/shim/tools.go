@@ -8,8 +8,8 @@ import (
 )
 
 // instructions is what a host may show its model before any tool is used.
-const instructions = `Yett performs HTTP requests and SSH commands with credentials that you never see. ` +
-	`Order: list_access shows the capabilities; request_access asks the person for the ones you need; http_request or ssh_run then acts. ` +
+const instructions = `Yett performs HTTP requests, SSH commands and copies of files with credentials that you never see. ` +
+	`Order: list_access shows the capabilities; request_access asks the person for the ones you need; http_request, ssh_run or ssh_copy then acts. ` +
 	`When a result shows a card, a person has to decide first: tell them its two words, and go on with the tool that the result names. ` +
 	`Nobody can be talked out of a refusal by repeating the call. Never ask the person for a credential.`
 
@@ -28,7 +28,7 @@ func tools() []tool {
 	return []tool{
 		{
 			name: "get_operation",
-			description: "Get the state of an operation that http_request or ssh_run started, waiting for its end. " +
+			description: "Get the state of an operation that http_request, ssh_run or ssh_copy started, waiting for its end. " +
 				"Use it when a result said queued or executing. If a person has approved meanwhile, this call carries the action out and returns its result. " +
 				"It never starts an action that was not asked for, so it is safe to repeat.",
 			schema: `{"type":"object","properties":{` +
@@ -60,7 +60,7 @@ func tools() []tool {
 		},
 		{
 			name: "list_access",
-			description: "List the capabilities that can be asked for, what each allows (methods, paths, commands) and which are granted to this session. " +
+			description: "List the capabilities that can be asked for, what each allows (methods, paths, commands, files) and which are granted to this session. " +
 				"Call it first. It needs nobody's decision.",
 			schema:   `{"type":"object","properties":{},"additionalProperties":false}`,
 			readOnly: true,
@@ -90,18 +90,38 @@ func tools() []tool {
 			run: requestAccess,
 		},
 		{
+			name: "ssh_copy",
+			description: "Copy one file between this machine and a host over SFTP with a stored key. The capability (ssh-copy:…) fixes host and key, and says which remote paths, which local directories and which directions are allowed (list_access shows it). " +
+				"The file comes to its place whole or not at all; a file that is there is replaced only with overwrite and where the capability allows it. No symbolic links are followed on either side. " +
+				"To find a file's name on the host use ssh_run. " +
+				"If the result says queued, nothing was copied yet: a person must approve; go on with get_operation. " +
+				"The result has size and SHA-256 of what was copied.",
+			schema: `{"type":"object","properties":{` +
+				capabilitySchema("ssh-copy:web1.logs") +
+				`"direction":{"type":"string","description":"up: from local to the host. down: from the host to local."},` +
+				`"local":{"type":"string","description":"Absolute path of the file on this machine, in one of the capability's local directories. Directories are not made."},` +
+				`"remote":{"type":"string","description":"Absolute path of the file on the host, without wildcards."},` +
+				`"overwrite":{"type":"boolean","description":"Replace a file that is there; default false."},` +
+				timeoutSchema + keySchema + waitSchema + `},"required":["capability","direction","local","remote"],"additionalProperties":false}`,
+			acts: true,
+			run:  sshCopy,
+		},
+		{
 			name: "ssh_run",
-			description: "Run one command on a host over SSH with a stored key. The capability fixes host, user and key; you choose a command within what it allows (list_access shows it). " +
+			description: "Run one command on a host over SSH with a stored key. The capability (ssh:…) fixes host, user and key; you choose a command within what it allows (list_access shows it; * there is one word without spaces or shell characters). " +
 				"Give either command (a line for the remote shell) or argv (arguments that are quoted for you), not both. " +
+				"Every call is a new shell: nothing of an earlier one is left, such as its directory. " +
 				"If the result says queued, nothing was run yet: a person must approve; go on with get_operation, do not run it again. " +
-				"The result has exit status, standard output and standard error.",
+				"The result has exit status, standard output and standard error; a status other than 0 is still completed.",
 			schema: `{"type":"object","properties":{` +
 				capabilitySchema("ssh:web1.status") +
 				`"command":{"type":"string","description":"The command line, exactly as the remote shell gets it."},` +
 				`"argv":{"type":"array","items":{"type":"string"},"description":"Program and arguments, instead of command."},` +
 				`"stdin":{"type":"string","description":"Text for standard input."},` +
-				`"timeout_ms":{"type":"integer","minimum":1,"maximum":600000,"description":"Longest run time in milliseconds; default 60000."},` +
-				keySchema + waitSchema + `},"required":["capability"],"additionalProperties":false}`,
+				`"stdin_base64":{"type":"string","description":"Bytes for standard input as base64, instead of stdin."},` +
+				`"env":{"type":"object","description":"Environment variables, name to value; those that the host's entry in the access file names.","additionalProperties":{"type":"string"}},` +
+				`"pty":{"type":"boolean","description":"Give the command a terminal, where list_access shows pty. Standard output and error come together then. Default false."},` +
+				timeoutSchema + keySchema + waitSchema + `},"required":["capability"],"additionalProperties":false}`,
 			acts: true,
 			run:  sshRun,
 		},
@@ -109,8 +129,9 @@ func tools() []tool {
 }
 
 const (
-	keySchema  = `"idempotency_key":{"type":"string","description":"Optional. A repeat with the same key returns the first operation instead of acting again."},`
-	waitSchema = `"wait_ms":{"type":"integer","minimum":0,"maximum":50000,"description":"How long to wait for a person and the result, in milliseconds; default 45000."}`
+	keySchema     = `"idempotency_key":{"type":"string","description":"Optional. A repeat with the same key returns the first operation instead of acting again."},`
+	timeoutSchema = `"timeout_ms":{"type":"integer","minimum":1,"maximum":600000,"description":"Longest run time in milliseconds; default 60000."},`
+	waitSchema    = `"wait_ms":{"type":"integer","minimum":0,"maximum":50000,"description":"How long to wait for a person and the result, in milliseconds; default 45000."}`
 )
 
 func capabilitySchema(example string) string {

@@ -17,7 +17,7 @@ import (
 )
 
 // toolNames is the catalogue of this release.
-var toolNames = []string{"get_operation", "http_request", "list_access", "read_result", "request_access", "ssh_run"}
+var toolNames = []string{"get_operation", "http_request", "list_access", "read_result", "request_access", "ssh_copy", "ssh_run"}
 
 // protocols are the versions of MCP with a handshake; the newest has none.
 var protocols = []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"}
