@@ -245,5 +245,6 @@ func refused(err error) error {
 		said = e.Details
 	}
 	said, _, _ = strings.Cut(said, "\n")
+	said = strings.TrimSuffix(said, ": <nil>")
 	return fmt.Errorf("%w: %s", ErrPasskey, Escape(said, 200))
 }

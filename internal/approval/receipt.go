@@ -69,7 +69,8 @@ func NewReceipt(d Decided, at time.Time) (Receipt, error) {
 		Choice: d.Choice, Nonce: p.Nonce, RelyingParty: RelyingParty, Origin: p.Origin, Name: p.Name, Key: p.Key,
 		KeyPEM: key.PEM(), Fingerprint: key.Fingerprint(), Assertion: *p.Assertion}
 	if !d.Until.IsZero() {
-		r.Until = &d.Until
+		end := d.Until.UTC()
+		r.Until = &end
 	}
 	r.Challenge = Challenge(DecisionsMessage(p.Cards, d.Choice, d.Until, p.Nonce))
 	return r, nil

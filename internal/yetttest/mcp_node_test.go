@@ -30,10 +30,11 @@ func installNode(dir string) error {
 	if err := os.Mkdir(to, 0o755); err != nil {
 		return err
 	}
-	if _, err := os.Stat("node/node_modules/@modelcontextprotocol/sdk/package.json"); err == nil {
+	_, client := os.Stat("node/node_modules/@modelcontextprotocol/sdk/package.json")
+	if _, verifier := os.Stat("node/node_modules/@simplewebauthn/server/package.json"); client == nil && verifier == nil {
 		return run("cp", "-R", "node/.", to)
 	}
-	for _, f := range []string{"package.json", "package-lock.json", ".npmrc", "client.mjs"} {
+	for _, f := range []string{"package.json", "package-lock.json", ".npmrc", "client.mjs", "receipt.mjs"} {
 		if err := copyFile(filepath.Join("node", f), filepath.Join(to, f), 0o644); err != nil {
 			return err
 		}
@@ -41,7 +42,7 @@ func installNode(dir string) error {
 	npm := exec.Command("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
 	npm.Dir = to
 	if out, err := npm.CombinedOutput(); err != nil {
-		why := fmt.Sprintf("npm ci in internal/yetttest/node could not install the MCP client of the TypeScript SDK: %v\n%s", err, out)
+		why := fmt.Sprintf("npm ci in internal/yetttest/node could not install the MCP client of the TypeScript SDK and the verifier of WebAuthn: %v\n%s", err, out)
 		return os.WriteFile(filepath.Join(to, "MISSING"), []byte(why), 0o644)
 	}
 	return run("chmod", "-R", "a+rX", to)
