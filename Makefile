@@ -33,7 +33,7 @@ try: build
 	@YES=$(YES) bin/yett try
 
 test:
-	@scripts/need gcc:gcc node:nodejs npm:npm sshd:openssh-server ssh-keygen:openssh-client setpriv:util-linux prlimit:util-linux \
+	@scripts/need gcc:gcc node:nodejs npm:npm sshd:openssh-server ssh-keygen:openssh-client dropbear:dropbear-bin openssl:openssl setpriv:util-linux prlimit:util-linux \
 		dbus-daemon:dbus-daemon python3:python3 dpkg-deb:dpkg zsh:zsh fish:fish systemd-analyze:systemd
 	@scripts/check-format
 	$(GO) vet ./...
@@ -48,7 +48,7 @@ crash:
 	YETT_CRASH=1 $(GO) test -count=1 -timeout 120m -run 'TestA03|TestA06|TestV01|TestA01|Crash' ./internal/ledger ./internal/vault ./internal/yetttest
 
 controls:
-	@scripts/need gcc:gcc node:nodejs npm:npm sshd:openssh-server setpriv:util-linux
+	@scripts/need gcc:gcc node:nodejs npm:npm sshd:openssh-server ssh-keygen:openssh-client setpriv:util-linux
 	@scripts/node-modules
 	$(GO) run ./controls
 
