@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/yett-broker/yett/internal/access"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -32,6 +33,12 @@ func newAccess(a *app) *cobra.Command {
 				printList(a.stdout, "paths", x.Paths)
 				printList(a.stdout, "query", x.Query)
 				printList(a.stdout, "commands", x.Commands)
+				if x.PTY {
+					printList(a.stdout, "terminal", []string{"a command may have one"})
+				}
+				if x.Direction != "" {
+					printCopying(a.stdout, x.Direction, x.Remote, x.Local, access.SizeText(x.MaxSize), x.Overwrite)
+				}
 				if x.Budget != "" {
 					printList(a.stdout, "budget", []string{x.Budget})
 				}

@@ -13,18 +13,22 @@ import (
 
 func newAccessTest(a *app) *cobra.Command {
 	var query, headers []string
+	overwrite := false
 	c := &cobra.Command{
-		Use:   "test CAPABILITY METHOD PATH | test CAPABILITY COMMAND",
+		Use:   "test CAPABILITY METHOD PATH | test CAPABILITY COMMAND | test CAPABILITY up|down LOCAL REMOTE",
 		Short: "Say what the applied access file says to one action",
 		Long: "Says whether an action lies within a capability, and how often you would be asked.\n" +
 			"Nothing is sent, nobody is asked. It exits 3 if the action lies outside.",
-		Args: cobra.RangeArgs(2, 3),
+		Args: cobra.RangeArgs(2, 4),
 		RunE: func(c *cobra.Command, args []string) error {
 			r := wire.AccessTest{Capability: args[0]}
-			if len(args) == 2 {
+			switch len(args) {
+			case 2:
 				r.Action = client.Action{Command: &args[1]}
-			} else {
+			case 3:
 				r.Action = client.Action{Method: &args[1], Path: &args[2]}
+			default:
+				r.Action = client.Action{Direction: &args[1], Local: &args[2], Remote: &args[3], Overwrite: &overwrite}
 			}
 			for _, q := range query {
 				name, value, _ := strings.Cut(q, "=")
@@ -46,6 +50,7 @@ func newAccessTest(a *app) *cobra.Command {
 			return a.testAccess(c, r)
 		},
 	}
+	c.Flags().BoolVar(&overwrite, "overwrite", false, "the copy replaces a file that is there")
 	c.Flags().StringArrayVar(&query, "query", nil, "a query parameter `NAME=VALUE`; may be repeated")
 	c.Flags().StringArrayVar(&headers, "header", nil, "a header `'NAME: VALUE'`; may be repeated")
 	return c

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/yett-broker/yett/internal/access"
 	"github.com/yett-broker/yett/internal/action"
 	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/wire"
@@ -108,6 +109,12 @@ func printGranting(w io.Writer, g approval.Granting, oneAction bool) {
 		printList(w, "paths", c.Paths)
 		printList(w, "query", c.Query)
 		printList(w, "commands", c.Commands)
+		if c.PTY {
+			printList(w, "terminal", []string{"a command may have one"})
+		}
+		if f := c.Copy; f != nil {
+			printCopying(w, f.Direction, f.Remote, f.Local, f.MaxSize, f.Overwrite)
+		}
 		if c.Budget != "" {
 			printList(w, "budget", []string{c.Budget})
 		}
@@ -126,9 +133,19 @@ func printRequest(w io.Writer, r *approval.Request) {
 	fmt.Fprintln(w, "THE ACTION")
 	if r.Command != "" {
 		fmt.Fprintf(w, "  command   %s\n", r.Command)
+		for _, v := range r.Env {
+			fmt.Fprintf(w, "  variable  %s=%s\n", v.Name, v.Value)
+		}
+		if r.PTY {
+			fmt.Fprintln(w, "  terminal  yes")
+		}
 		if r.StdinSize > 0 {
 			fmt.Fprintf(w, "  stdin     %d bytes: %s\n", r.StdinSize, r.Stdin)
 		}
+		return
+	}
+	if r.Direction != "" {
+		printCopy(w, r)
 		return
 	}
 	fmt.Fprintf(w, "  %s %s", r.Method, r.Path)
@@ -141,6 +158,34 @@ func printRequest(w io.Writer, r *approval.Request) {
 	}
 	if r.BodySize > 0 {
 		fmt.Fprintf(w, "  body      %d bytes: %s\n", r.BodySize, r.Body)
+	}
+}
+
+// printCopying prints what a capability to copy files allows.
+func printCopying(w io.Writer, direction string, remote, local []string, maxSize string, overwrite bool) {
+	printList(w, "direction", []string{directionWords[direction]})
+	printList(w, "remote", remote)
+	printList(w, "local", local)
+	printList(w, "at most", []string{maxSize + " in a file"})
+	if overwrite {
+		printList(w, "overwrite", []string{"files that are there may be replaced"})
+	}
+}
+
+var directionWords = map[string]string{
+	action.Up: "to the host", action.Down: "from the host to this machine", access.Both: "to the host and from it",
+}
+
+func printCopy(w io.Writer, r *approval.Request) {
+	from, to := "here", "host"
+	first, second := r.Local, r.Remote
+	if r.Direction == action.Down {
+		from, to, first, second = to, from, second, first
+	}
+	fmt.Fprintf(w, "  copy      %s: %s\n", from, first)
+	fmt.Fprintf(w, "  to        %s: %s\n", to, second)
+	if r.Overwrite {
+		fmt.Fprintln(w, "  overwrite a file that is there is replaced")
 	}
 }
 

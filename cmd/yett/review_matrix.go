@@ -97,7 +97,7 @@ func (r *reviewed) uses() map[string][]use {
 			name := fmt.Sprintf("%d credentials that your proof would show", r.secrets.Hidden)
 			for _, c := range r.access {
 				all[name] = append(all[name], use{name: c.Capability,
-					operation: operationOf(c.Methods, c.Paths, c.Commands, c.Target), each: c.Confirm == access.ConfirmEach})
+					operation: operationOf(scope{c.Methods, c.Paths, c.Commands, c.Direction, c.Remote, c.Local}, c.Target), each: c.Confirm == access.ConfirmEach})
 			}
 			if len(all[name]) == 0 {
 				all[name] = []use{{operation: "none: Yett is locked, or no capability is applied"}}
@@ -115,7 +115,7 @@ func (r *reviewed) uses() map[string][]use {
 			}
 			if credential == s.Name {
 				all[name] = append(all[name], use{name: c.Name,
-					operation: operationOf(c.Methods, c.Paths, c.Commands, target), each: c.Confirm == access.ConfirmEach})
+					operation: operationOf(scope{c.Methods, c.Paths, c.Commands, c.Direction, c.Remote, c.Local}, target), each: c.Confirm == access.ConfirmEach})
 			}
 		}
 		if len(all[name]) == 0 {
@@ -128,11 +128,23 @@ func (r *reviewed) uses() map[string][]use {
 	return all
 }
 
-func operationOf(methods, paths, commands []string, target string) string {
-	if len(commands) > 0 {
-		return approval.Printable("run " + strings.Join(commands, " or ") + " on " + target)
+// scope is what a capability allows, of whatever kind it is.
+type scope struct {
+	methods, paths, commands []string
+	direction                string
+	remote, local            []string
+}
+
+func operationOf(s scope, target string) string {
+	text := strings.Join(s.methods, ", ") + " " + strings.Join(s.paths, " or ") + " at " + target
+	switch {
+	case len(s.commands) > 0:
+		text = "run " + strings.Join(s.commands, " or ") + " on " + target
+	case s.direction != "":
+		text = "copy " + directionWords[s.direction] + ": " + strings.Join(s.remote, " or ") + " of " + target +
+			" and files in " + strings.Join(s.local, " or ")
 	}
-	return approval.Printable(strings.Join(methods, ", ") + " " + strings.Join(paths, " or ") + " at " + target)
+	return approval.Printable(text)
 }
 
 func processOf(s wire.Session) string {

@@ -141,11 +141,11 @@ func readSize(s string) (int64, error) {
 	if unit := sizeUnits[form[2]]; n <= math.MaxInt64/unit && n*unit <= maxMaxSize {
 		return n * unit, nil
 	}
-	return 0, fmt.Errorf("is more than %s", sizeText(maxMaxSize))
+	return 0, fmt.Errorf("is more than %s", SizeText(maxMaxSize))
 }
 
-// sizeText writes a size with the largest unit that divides it.
-func sizeText(n int64) string {
+// SizeText writes a size with the largest unit that divides it.
+func SizeText(n int64) string {
 	for _, unit := range []string{"GiB", "MiB", "KiB"} {
 		if u := sizeUnits[unit]; n%u == 0 {
 			return strconv.FormatInt(n/u, 10) + unit
@@ -159,5 +159,5 @@ func (c *Capability) MaxSizeText() string {
 	if c.MaxSize == 0 {
 		return ""
 	}
-	return sizeText(c.MaxSize)
+	return SizeText(c.MaxSize)
 }
