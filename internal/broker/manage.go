@@ -83,6 +83,10 @@ func (o *operator) manageProven(method string, m wire.Managed) (any, *wire.Error
 		work = func() (any, *wire.Error) {
 			return managed(m, func(r wire.SecretSet) (any, *wire.Error) { return o.setSecret(r, method == wire.MethodSecretRotate) })
 		}
+	case wire.MethodKeyGenerate:
+		work = func() (any, *wire.Error) { return managed(m, o.generateKey) }
+	case wire.MethodKeyPublic:
+		work = func() (any, *wire.Error) { return managed(m, o.publicKey) }
 	case wire.MethodVaultSetSlot:
 		work = func() (any, *wire.Error) { return managed(m, o.setSlot) }
 	case wire.MethodVaultBackup:

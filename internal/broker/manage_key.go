@@ -1,0 +1,79 @@
+package broker
+
+import (
+	"golang.org/x/crypto/ssh"
+
+	"github.com/yett-broker/yett/internal/access"
+	"github.com/yett-broker/yett/internal/sshexec"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+// generateKey makes a private key that never leaves the broker: it is sealed in
+// the vault, and the answer has its public part.
+func (o *operator) generateKey(r wire.KeyGenerate) (any, *wire.Error) {
+	if fail := o.isKey(r.Name); fail != nil {
+		return nil, fail
+	}
+	value, err := sshexec.GenerateKey(r.Type)
+	if err != nil {
+		e := wire.Errorf(wire.CodeBadRequest, "No key was made: %v.", err)
+		e.NextStep = "Kinds are ed25519, ecdsa and rsa."
+		return nil, e
+	}
+	defer clear(value)
+	signer, err := sshexec.ParseKey(value)
+	if err != nil {
+		o.b.Log.Error("reading a key that was just made", "error", err)
+		return nil, wire.NewError(wire.CodeInternal)
+	}
+	if _, fail := o.setSecret(wire.SecretSet{Name: r.Name, Value: value}, r.Rotate); fail != nil {
+		return nil, fail
+	}
+	return public(r.Name, signer), nil
+}
+
+// publicKey answers with the public part of a stored key.
+func (o *operator) publicKey(r wire.SecretName) (any, *wire.Error) {
+	if fail := o.isKey(r.Name); fail != nil {
+		return nil, fail
+	}
+	var answer wire.KeyPublic
+	var unusable error
+	declared, _ := place(o.b.state().policy, r.Name)
+	err := o.b.Vault.Use(r.Name, declared, func(secret []byte) error {
+		signer, err := sshexec.ParseKey(secret)
+		if unusable = err; err == nil {
+			answer = public(r.Name, signer)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, o.vaultFailed("reading a key", err)
+	}
+	if unusable != nil {
+		return nil, wire.Errorf(wire.CodeBadRequest, "The stored key cannot be used: %v.", unusable)
+	}
+	return answer, nil
+}
+
+func public(name string, s ssh.Signer) wire.KeyPublic {
+	return wire.KeyPublic{PublicKey: sshexec.PublicLine(s) + " yett-" + name, Fingerprint: ssh.FingerprintSHA256(s.PublicKey())}
+}
+
+// isKey refuses what is no declared credential of kind ssh-key.
+func (o *operator) isKey(name string) *wire.Error {
+	open := o.b.state()
+	if open == nil {
+		return wire.NewError(wire.CodeLocked)
+	}
+	c, ok := open.policy.Credential(name)
+	switch {
+	case !ok:
+		e := wire.Errorf(wire.CodeBadRequest, "No credential %s is declared.", clip(name))
+		e.NextStep = "Declare it with its host in the access file and run yett apply; or add both: yett add ssh."
+		return e
+	case c.Kind != access.KindSSHKey:
+		return wire.Errorf(wire.CodeBadRequest, "The credential %s is of kind %s, not ssh-key.", clip(name), c.Kind)
+	}
+	return nil
+}
