@@ -125,11 +125,17 @@ func (s *Store) scan() error {
 // added makes a finished body known, and makes room for it.
 func (s *Store) added(name Name, size int64, at time.Time) {
 	s.mu.Lock()
-	e := &entry{name: name, size: onDisk(size), at: at}
-	s.index.add(e)
-	gone := s.makeRoomLocked(e)
+	s.dropFreshLocked(name) // an older one of this name
+	gone := s.addLocked(name, size, at)
 	s.mu.Unlock()
 	s.unlink(gone)
+}
+
+// addLocked returns what must go for it.
+func (s *Store) addLocked(name Name, size int64, at time.Time) (gone []Name) {
+	e := &entry{name: name, size: onDisk(size), at: at}
+	s.index.add(e)
+	return s.makeRoomLocked(e)
 }
 
 // makeRoomLocked takes bodies out of the index until the rest lies well within
@@ -146,26 +152,33 @@ func (s *Store) makeRoomLocked(newest *entry) (gone []Name) {
 				break
 			}
 		}
-		x.remove(e.name)
+		s.removeLocked(e.name)
 		gone = append(gone, e.name)
 	}
 	return gone
 }
 
-// Expire removes what is older than MaxAge.
+// Expire removes what is older than MaxAge, and tries again to write what could
+// not be written. It is called now and then.
 func (s *Store) Expire(now time.Time) {
 	s.mu.Lock()
 	var gone []Name
 	for e := s.index.byAge.Front(); e != nil; e = s.index.byAge.Front() {
 		if oldest := e.Value.(*entry); now.Sub(oldest.at) > s.MaxAge {
-			s.index.remove(oldest.name)
+			s.removeLocked(oldest.name)
 			gone = append(gone, oldest.name)
 			continue
 		}
 		break
 	}
+	s.tryAgainLocked()
 	s.mu.Unlock()
 	s.unlink(gone)
+}
+
+func (s *Store) removeLocked(name Name) {
+	s.index.remove(name)
+	s.dropFreshLocked(name)
 }
 
 func (s *Store) unlink(names []Name) {
@@ -176,34 +189,13 @@ func (s *Store) unlink(names []Name) {
 	}
 }
 
-func (s *Store) forget(name Name) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.index.remove(name)
-}
-
-// has reports whether the body is kept and young enough.
-func (s *Store) has(name Name, now time.Time) bool {
+// has reports whether the body is kept and young enough, and returns it where
+// it is not on the disk yet.
+func (s *Store) has(name Name, now time.Time) (sealed []byte, kept bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	e := s.index.entries[name]
-	return e != nil && now.Sub(e.at) <= s.MaxAge
-}
-
-// Find returns the name of a body whose session is not known.
-func (s *Store) Find(row int64, stream string) (Name, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var found *entry
-	for n, e := range s.index.entries {
-		if n.Row == row && n.Stream == stream && (found == nil || e.at.After(found.at)) {
-			found = e
-		}
-	}
-	if found == nil {
-		return Name{}, false
-	}
-	return found.name, true
+	return s.fresh.sealed[name], e != nil && now.Sub(e.at) <= s.MaxAge
 }
 
 // Kept says how many bodies there are and what they take on disk.

@@ -1,6 +1,7 @@
 package bodies
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +13,8 @@ import (
 
 // Reader reads one body. It may be used by many goroutines.
 type Reader struct {
-	file   *os.File
+	in     io.ReaderAt
+	file   *os.File // in, or nil: it is not on the disk yet
 	seal   sealer
 	chunks int64
 	size   int64
@@ -26,8 +28,15 @@ type Reader struct {
 // Open opens a body and proves that it is whole. What is not there, or there no
 // longer, is ErrGone.
 func (s *Store) Open(name Name) (*Reader, error) {
-	if !name.valid() || !s.has(name, time.Now()) {
+	if !name.valid() {
 		return nil, ErrGone
+	}
+	sealed, kept := s.has(name, time.Now())
+	switch {
+	case !kept:
+		return nil, ErrGone
+	case sealed != nil:
+		return s.reader(bytes.NewReader(sealed), int64(len(sealed)), name)
 	}
 	f, err := s.root.Open(name.file())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -36,31 +45,40 @@ func (s *Store) Open(name Name) (*Reader, error) {
 	if err != nil {
 		return nil, fmt.Errorf("opening a body: %w", err)
 	}
-	r, err := s.reader(f, name)
+	r, err := s.fileReader(f, name)
 	if err != nil {
 		f.Close()
 		return nil, err
 	}
+	r.file = f
 	return r, nil
 }
 
-func (s *Store) reader(f *os.File, name Name) (*Reader, error) {
+func (s *Store) fileReader(f *os.File, name Name) (*Reader, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("opening a body: %w", err)
 	}
+	if !info.Mode().IsRegular() {
+		return nil, ErrDamaged
+	}
+	return s.reader(f, info.Size(), name)
+}
+
+func (s *Store) reader(in io.ReaderAt, fileSize int64, name Name) (*Reader, error) {
 	header := make([]byte, headerSize)
-	chunks, size, ok := layout(info.Size())
-	if !ok || !info.Mode().IsRegular() {
+	chunks, size, ok := layout(fileSize)
+	if !ok {
 		return nil, ErrDamaged
 	}
-	if _, err := f.ReadAt(header, 0); err != nil || string(header[:len(magic)]) != magic {
+	if _, err := in.ReadAt(header, 0); err != nil || string(header[:len(magic)]) != magic {
 		return nil, ErrDamaged
 	}
-	r := &Reader{file: f, chunks: chunks, size: size, number: -1, buf: make([]byte, min(info.Size()-int64(headerSize), sealedSize))}
-	if r.seal, err = s.sealerFor(name.file(), header[len(magic):]); err != nil {
+	seal, err := s.sealerFor(name.file(), header[len(magic):])
+	if err != nil {
 		return nil, err
 	}
+	r := &Reader{in: in, seal: seal, chunks: chunks, size: size, number: -1, buf: make([]byte, min(fileSize-int64(headerSize), sealedSize))}
 	// The last chunk proves the size: it is marked, and its number counts.
 	if err := r.load(chunks - 1); err != nil {
 		return nil, err
@@ -104,7 +122,7 @@ func (r *Reader) load(number int64) error {
 	if last {
 		sealed = sealed[:r.size-number*chunkSize+tagSize]
 	}
-	if _, err := r.file.ReadAt(sealed, at); err != nil {
+	if _, err := r.in.ReadAt(sealed, at); err != nil {
 		return fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
 	plain, err := r.seal.open(sealed, number, last)
@@ -121,5 +139,8 @@ func (r *Reader) Close() error {
 	defer r.mu.Unlock()
 	clear(r.buf)
 	r.number = -1
+	if r.file == nil {
+		return nil
+	}
 	return r.file.Close()
 }

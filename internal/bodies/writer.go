@@ -126,19 +126,30 @@ func (w *Writer) finish() error {
 		w.s.added(w.name, size, time.Now())
 		return nil
 	}
-	// A short body is written at once under its name: a crash leaves none of
-	// it, or all.
 	whole := append(make([]byte, 0, size), magic...)
 	whole = w.seal.seal(append(whole, w.salt...), w.plain, 0, true)
-	f, err := w.s.create(file)
+	now := time.Now()
+	if w.s.later(w.name, whole, now) {
+		return nil
+	}
+	if err := w.s.writeShort(w.name, whole); err != nil {
+		return err
+	}
+	w.s.added(w.name, size, now)
+	return nil
+}
+
+// writeShort writes a body of one chunk at once and under its name: a crash
+// leaves none of it, or all.
+func (s *Store) writeShort(name Name, whole []byte) error {
+	f, err := s.create(name.file())
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(w.s.roomFor(f, 0), writeAll(f, whole), f.Close()); err != nil {
-		w.s.root.Remove(file)
+	if err := errors.Join(s.roomFor(f, 0), writeAll(f, whole), f.Close()); err != nil {
+		s.root.Remove(name.file())
 		return asRoom(err)
 	}
-	w.s.added(w.name, size, time.Now())
 	return nil
 }
 
@@ -168,9 +179,6 @@ func (s *Store) create(file string) (*os.File, error) {
 	const flags = os.O_WRONLY | os.O_CREATE | os.O_EXCL
 	f, err := s.root.OpenFile(file, flags, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		if name, ok := parseName(file); ok {
-			s.forget(name)
-		}
 		if err := s.root.Remove(file); err != nil {
 			return nil, fmt.Errorf("replacing a body: %w", err)
 		}
