@@ -68,6 +68,8 @@ type Page interface {
 	Derive(phrase []byte) (Keys, *wire.Error)
 	// Reading reports whether a proof has opened reading, and has not ended.
 	Reading() bool
+	// Clicking reports whether a proof lets it decide by a click, for a while.
+	Clicking() bool
 	Close()
 }
 

@@ -10,8 +10,10 @@ import (
 	"github.com/yett-broker/yett/internal/wire"
 )
 
-// wanted is what a page asks a challenge for: opening the page, or a decision.
+// wanted is what a page asks a challenge for: opening the page, a decision, or
+// deciding by a click for a while.
 type wanted struct {
+	Clicks   bool      `json:"clicks,omitempty" wire:"optional"`
 	Decision *decision `json:"decision,omitempty" wire:"optional"`
 }
 
@@ -58,6 +60,9 @@ func (c *Console) challenge(w http.ResponseWriter, r *http.Request) {
 	}
 	a := asked{Token: token, Nonce: ch.Nonce, RelyingParty: ch.Passkeys.RelyingParty, IDs: ch.Passkeys.IDs}
 	text := approval.ProofMessage(wire.MethodActivityRead, readingRequest, ch.Nonce)
+	if in.Clicks {
+		text = approval.ProofMessage(wire.MethodApprovalClick, clickRequest, ch.Nonce)
+	}
 	if in.Decision != nil {
 		all := in.Decision.approveAll()
 		text, a.Until = message(all, ch.Nonce), all.Until

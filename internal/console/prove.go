@@ -118,11 +118,13 @@ type shownCard struct {
 }
 
 // gesture is what proves one act: a passphrase, or a passkey's answer to the
-// challenge that this page was given.
+// challenge that this page was given. A click proves only what the broker says
+// it may.
 type gesture struct {
 	Phrase    phrase          `json:"phrase,omitempty" wire:"optional"`
 	Nonce     string          `json:"nonce,omitempty" wire:"optional"`
 	Assertion *wire.Assertion `json:"assertion,omitempty" wire:"optional"`
+	Click     bool            `json:"click,omitempty" wire:"optional"`
 }
 
 func (g *gesture) wipe() { clear(g.Phrase) }
@@ -171,8 +173,15 @@ func (c *Console) decide(w http.ResponseWriter, r *http.Request, o *opened) {
 	}
 	proof := &wire.Proof{Nonce: in.Gesture.Nonce, Assertion: in.Gesture.Assertion}
 	var keys Keys
-	if in.Gesture.Assertion == nil {
-		var fail *wire.Error
+	var fail *wire.Error
+	switch {
+	case in.Gesture.Assertion != nil:
+	case in.Gesture.Click:
+		if proof, fail = clicked(o.page); fail != nil {
+			refuse(w, fail)
+			return
+		}
+	default:
 		if keys, proof, fail = signed(o.page, in.Gesture.Phrase, func(nonce string) []byte { return message(all, nonce) }); fail != nil {
 			refuse(w, fail)
 			return

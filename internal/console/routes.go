@@ -32,6 +32,7 @@ func (c *Console) routes() http.Handler {
 	m.HandleFunc("POST /open", c.open)
 	m.HandleFunc("POST /close", c.closePage)
 	m.HandleFunc("POST /decide", c.withPage(c.decide))
+	m.HandleFunc("POST /clicks", c.withPage(c.openClicks))
 	m.HandleFunc("POST /deny", c.withAny(c.deny))
 	m.HandleFunc("POST /revoke", c.withAny(c.revoke))
 	m.HandleFunc("POST /lock", c.withAny(c.lock))

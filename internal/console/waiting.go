@@ -115,6 +115,7 @@ func (c *Console) viewCard(w http.ResponseWriter, r *http.Request, o *opened) {
 	}
 	v := viewOf(card)
 	v.Digest, v.Asked, v.Document = a.CardDigest, a.Asked, string(a.Card)
+	v.Clickable = o.page.Clicking() && approval.Clickable(card)
 	v.Change = changeOf(card, lastApproved(o.page, card))
 	c.render(w, "card.html", v)
 }
