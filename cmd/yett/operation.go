@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -41,13 +40,15 @@ func (a *app) showOperation(ctx context.Context, id string) error {
 	}
 	fmt.Fprintf(a.stdout, "%s: %s%s, of %s, session %s\n", printable(op.OperationID), printable(op.State), inBrackets(op.Code),
 		op.CreatedAt.Local().Format("2006-01-02 15:04:05"), printable(op.SessionID))
+	rows := newActivityPrinter(a)
 	for _, raw := range op.Rows {
 		var row ledger.Row
 		if err := json.Unmarshal(raw, &row); err != nil {
 			return fmt.Errorf("reading a row: %w", err)
 		}
-		fmt.Fprintln(a.stdout, strings.TrimRight(fmt.Sprintf("%6d  %s  %-15s  %s", row.N,
-			row.At.Local().Format("2006-01-02 15:04:05"), row.Kind, summary(row)), " "))
+		if err := rows.print(raw, row); err != nil {
+			return err
+		}
 	}
 	if op.State == string(action.Indeterminate) && op.ResolvedRow == 0 {
 		fmt.Fprintf(a.stdout, "next: check at the other side, then yett operation resolve %s --happened, or --did-not-happen\n", printable(op.OperationID))

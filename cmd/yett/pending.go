@@ -34,8 +34,12 @@ func newPending(a *app) *cobra.Command {
 				return err
 			}
 			defer conn.Close()
-			if err := a.openReading(c.Context(), conn); err != nil {
+			if waits, err := a.anythingWaits(c.Context(), conn); err != nil {
 				return err
+			} else if waits || len(args) == 1 || a.passFD >= 0 {
+				if err := a.openReading(c.Context(), conn); err != nil {
+					return err
+				}
 			}
 			if len(args) == 1 {
 				return a.pendingCard(c.Context(), conn, args[0])
@@ -43,6 +47,15 @@ func newPending(a *app) *cobra.Command {
 			return a.pendingCards(c.Context(), conn)
 		},
 	}
+}
+
+// anythingWaits asks for the number of cards, which the broker tells without a
+// proof: where none waits no passphrase is asked for.
+func (a *app) anythingWaits(ctx context.Context, conn *client.Conn) (bool, error) {
+	var st wire.Status
+	err := call(ctx, conn, wire.MethodBrokerStatus, wire.Empty{}, nil, &st)
+	a.locked = st.State == "locked"
+	return st.Pending > 0, err
 }
 
 // pendingCard shows one card. Its digest is of what is shown.

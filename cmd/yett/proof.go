@@ -146,6 +146,34 @@ func (a *app) read(ctx context.Context, method string, request, result any) erro
 	return nil
 }
 
+// readList lists what a method without parameters lists. The passphrase is asked
+// for only where something would stay hidden without it; one that was given is
+// checked.
+func readList[T any](ctx context.Context, a *app, method string) (l wire.List[T], err error) {
+	conn, err := a.dial(ctx)
+	if err != nil {
+		return l, err
+	}
+	defer conn.Close()
+	if err := call(ctx, conn, method, wire.Empty{}, nil, &l); err != nil {
+		return l, err
+	}
+	if l.Hidden > 0 || a.passFD >= 0 {
+		if err := a.openReading(ctx, conn); err != nil {
+			return l, err
+		}
+		l = wire.List[T]{}
+		if err := call(ctx, conn, method, wire.Empty{}, nil, &l); err != nil {
+			return l, err
+		}
+	}
+	if l.Items == nil {
+		l.Items = []T{}
+	}
+	a.noteLocked()
+	return l, nil
+}
+
 func (a *app) noteLocked() {
 	if a.locked {
 		a.note("The broker is locked: nothing can be read before yett unlock.")

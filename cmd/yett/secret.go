@@ -4,12 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/yett-broker/yett/client"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -50,6 +52,9 @@ func (a *app) setSecret(ctx context.Context, method, name string) error {
 	if st.State == "locked" {
 		return wire.NewError(wire.CodeLocked)
 	}
+	if err := a.mayTake(ctx, conn, method, name); err != nil {
+		return err
+	}
 	value, err := a.readSecret(ctx, name)
 	if err != nil {
 		return err
@@ -62,6 +67,27 @@ func (a *app) setSecret(ctx context.Context, method, name string) error {
 		return printJSON(a.stdout, map[string]any{"name": name, "set": true})
 	}
 	fmt.Fprintf(a.stdout, "%s has its value.\n", name)
+	return nil
+}
+
+// mayTake refuses what would be refused anyway, before anything is typed. The
+// broker tells without a proof which credentials have no value yet.
+func (a *app) mayTake(ctx context.Context, conn *client.Conn, method, name string) error {
+	var r wire.AccessApplied
+	if err := call(ctx, conn, wire.MethodAccessApply, wire.AccessApply{DryRun: true, Add: true}, nil, &r); err != nil {
+		return err
+	}
+	missing := slices.Contains(r.Missing, name)
+	switch {
+	case missing && method == wire.MethodSecretRotate:
+		e := wire.Errorf(wire.CodeBadRequest, "%s has no value yet.", printable(name))
+		e.NextStep = "Give it one: yett secret set " + printable(name) + "."
+		return e
+	case !missing && method == wire.MethodSecretSet:
+		e := wire.Errorf(wire.CodeBadRequest, "%s waits for no value: it has one already, or is not declared.", printable(name))
+		e.NextStep = "See what is declared: yett secret list. Another value: yett secret rotate " + printable(name) + "."
+		return e
+	}
 	return nil
 }
 
@@ -99,12 +125,15 @@ func (a *app) removeSecret(ctx context.Context, name string) error {
 }
 
 func (a *app) listSecrets(ctx context.Context) error {
-	var l wire.List[wire.Secret]
-	if err := a.read(ctx, wire.MethodSecretList, wire.Empty{}, &l); err != nil {
+	l, err := readList[wire.Secret](ctx, a, wire.MethodSecretList)
+	if err != nil {
 		return err
 	}
 	if a.json {
 		return printJSON(a.stdout, l.Items)
+	}
+	if len(l.Items)+l.Hidden == 0 && !a.locked {
+		a.note("No credential is declared: yett add PRESET, or yett apply FILE.")
 	}
 	w := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
 	for _, s := range l.Items {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -18,28 +19,44 @@ func newSessions(a *app) *cobra.Command {
 		Short: "List the sessions of this broker, ended ones too",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			var l wire.List[wire.Session]
-			if err := a.read(c.Context(), wire.MethodSessionList, wire.Empty{}, &l); err != nil {
+			l, err := readList[wire.Session](c.Context(), a, wire.MethodSessionList)
+			if err != nil {
 				return err
 			}
 			if a.json {
 				return printJSON(a.stdout, l.Items)
 			}
-			w := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
-			for _, s := range l.Items {
-				state := s.State
-				if s.EndReason != "" {
-					state += " (" + s.EndReason + ")"
-				}
-				k := s.Caller.Subject().Kernel
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s pid %d\t%s\tends by %s\n", s.SessionID, state, s.Unit, approval.Escape(programOf(k.ExePath), 200), k.PID,
-					strings.Join(grantWords(s, localTime), ", "), localTime(s.ExpiresAt))
+			if len(l.Items)+l.Hidden == 0 && !a.locked {
+				fmt.Fprintln(a.stdout, "No session since this broker started.")
 			}
-			w.Flush()
+			printSessions(a.stdout, l.Items)
 			a.hidden(l.Hidden, "sessions")
 			return nil
 		},
 	}
+}
+
+// printSessions prints a line for each session: a live one says what it may use
+// and until when, an ended one why it ended.
+func printSessions(out io.Writer, sessions []wire.Session) {
+	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	if len(sessions) > 0 {
+		fmt.Fprintln(w, "SESSION\tSTATE\tUNIT\tPROGRAM\tSINCE\tMAY USE")
+	}
+	for _, s := range sessions {
+		k := s.Caller.Subject().Kernel
+		state, use := s.State, strings.Join(grantWords(s, localTime), ", ")
+		switch {
+		case s.EndReason != "":
+			state, use = state+" ("+s.EndReason+")", "—"
+		case use == "":
+			use = "nothing yet; ends by " + localTime(s.ExpiresAt)
+		default:
+			use += "; ends by " + localTime(s.ExpiresAt)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s pid %d\t%s\t%s\n", s.SessionID, state, s.Unit, approval.Escape(programOf(k.ExePath), 200), k.PID, localTime(s.BeganAt), use)
+	}
+	w.Flush()
 }
 
 func localTime(t time.Time) string { return t.Local().Format(time.TimeOnly) }

@@ -60,3 +60,46 @@ func TestF1_WordsAtATerminal(t *testing.T) {
 		}
 	}
 }
+
+// TestF1_NothingToAskFor: where there is nothing to show, or nothing that a value
+// could be for, that is said, and no passphrase is asked for.
+func TestF1_NothingToAskFor(t *testing.T) {
+	b := Start(t, "")
+	for command, says := range map[string]string{
+		"pending":            "Nothing waits.",
+		"sessions":           "No session since this broker started.",
+		"secret list":        "No credential is declared: yett add PRESET",
+		"access list":        "Nothing is applied: yett add PRESET",
+		"secret set none":    "none waits for no value",
+		"secret remove none": "the access file declares no credential of this name",
+	} {
+		p := b.typing(t, strings.Fields(command)...)
+		code := 0
+		if strings.HasPrefix(command, "secret remove") {
+			p.types("Yett passphrase: ", Passphrase)
+		}
+		if strings.HasPrefix(command, "secret ") && command != "secret list" {
+			code = 1
+		}
+		p.shows(says)
+		p.exits(code)
+		if asked := strings.Contains(p.all(), "passphrase:"); asked != strings.HasPrefix(command, "secret remove") {
+			t.Errorf("%s: asked for a passphrase: %v\n%s", command, asked, p.all())
+		}
+		if strings.Contains(p.all(), "NAME") {
+			t.Errorf("%s: a next step names nobody:\n%s", command, p.all())
+		}
+	}
+	wantExit(t, b.addWith(canary, "http", "--name", "demo", "--origin", "https://a.example", "--path", "/x", "--no-test"), 0)
+	p := b.typing(t, "secret", "set", "demo")
+	p.shows("yett secret rotate demo")
+	p.exits(1)
+	wantExit(t, b.Run("secret", "remove", "demo"), 0)
+	p = b.typing(t, "secret", "rotate", "demo")
+	p.shows("yett secret set demo")
+	p.exits(1)
+	p = b.typing(t, "secret", "list")
+	p.types("Yett passphrase: ", Passphrase)
+	p.shows("demo")
+	p.exits(0)
+}
