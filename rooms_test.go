@@ -62,6 +62,25 @@ func TestRoomsStayApart(t *testing.T) {
 	}
 }
 
+// TestMacOSStaysThere: the calls into macOS's libraries are linked into programs
+// for macOS alone, and evidence reaches nothing else of ours there.
+func TestMacOSStaysThere(t *testing.T) {
+	for _, pkg := range []string{"cmd/yett", "cmd/yett-mcp"} {
+		for _, r := range imports(t, pkg) {
+			if strings.HasPrefix(r, "internal/macos") {
+				t.Errorf("%s reaches %s on this system", pkg, r)
+			}
+		}
+	}
+	t.Setenv("GOOS", "darwin")
+	t.Setenv("CGO_ENABLED", "0")
+	reached := imports(t, "internal/peer")
+	slices.Sort(reached)
+	if want := []string{"internal/action", "internal/macos", "internal/macos/system"}; !slices.Equal(reached, want) {
+		t.Errorf("on macOS internal/peer reaches %v, want %v", reached, want)
+	}
+}
+
 // TestOnlyPerformExecutes: one function of the broker calls an executor, behind
 // a durable intent.
 func TestOnlyPerformExecutes(t *testing.T) {

@@ -133,7 +133,7 @@ func newRoot(a *app) *cobra.Command {
 	root.AddCommand(
 		newInit(a), newServe(a), newStop(a), newStatus(a), newUnlock(a), newLock(a),
 		newSecret(a), newVault(a), newApply(a), newAccess(a), newConsole(a), newPending(a), newApprove(a), newDeny(a),
-		newSessions(a), newRevoke(a), newActivity(a), newOperation(a), newAudit(a), newDoctor(a), newReview(a), newAdopt(a), newTry(a), newVersion(a),
+		newSessions(a), newRevoke(a), newActivity(a), newOperation(a), newAudit(a), newDoctor(a), newSelftest(a), newReview(a), newAdopt(a), newTry(a), newVersion(a),
 		newConnect(a), newService(a), newUninstall(a),
 		newPasskey(a), newReceipt(a),
 		newUp(a), newAdd(a), newTryAgent(a), newTryStranger(a), newCompletion(a), newMan(a),

@@ -51,6 +51,17 @@ type KernelFacts struct {
 	Cgroup     string `json:"cgroup,omitempty"`
 	TracerPID  int    `json:"tracer_pid,omitempty"`
 	Container  bool   `json:"container,omitempty"` // another pid or mount namespace than the broker's
+
+	Code *CodeFacts `json:"code,omitempty"` // macOS: what the live code's signature proves
+}
+
+// CodeFacts is the proven code signature of a live process on macOS.
+type CodeFacts struct {
+	Signer     string   `json:"signer"` // apple, developer, ad hoc
+	Identifier string   `json:"identifier"`
+	Team       string   `json:"team,omitempty"`
+	CDHash     string   `json:"cdhash"` // 40 hex digits
+	Words      []string `json:"words,omitempty"`
 }
 
 // FileFacts come from the file system that holds the executable.
