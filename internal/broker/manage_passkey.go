@@ -265,26 +265,6 @@ func (o *operator) forgetClicks() {
 	o.clicks = 0
 }
 
-// clickable reports whether a click is proof enough for a card: every action
-// that a yes gives has to be one that only reads, over HTTP. What drives the
-// browser can click too.
-func clickable(c approval.Card) bool {
-	if c.Granting.Note != "" || len(c.Granting.Capabilities) == 0 {
-		return false
-	}
-	if r := c.Request; r != nil {
-		return safeMethod(r.Method)
-	}
-	for _, g := range c.Granting.Capabilities {
-		if len(g.Methods) == 0 || slices.ContainsFunc(g.Methods, func(m string) bool { return !safeMethod(m) }) {
-			return false
-		}
-	}
-	return true
-}
-
-func safeMethod(m string) bool { return m == "GET" || m == "HEAD" || m == "OPTIONS" }
-
 // checkClick is the proof of a decision by a click.
 func (o *operator) checkClick(cards []wire.CardNamed, p *wire.Proof) (approval.Proven, *wire.Error) {
 	if o.b.state() == nil {
@@ -299,7 +279,7 @@ func (o *operator) checkClick(cards []wire.CardNamed, p *wire.Proof) (approval.P
 	}
 	for _, c := range cards {
 		item, err := o.b.queue.Get(c.ApprovalID)
-		if err == nil && !clickable(item.Card) {
+		if err == nil && !approval.Clickable(item.Card) {
 			e := wire.Errorf(wire.CodeProofRequired, "A click is not enough for what this card gives.")
 			e.NextStep = "Approve it with a passkey or the passphrase."
 			return approval.Proven{}, e

@@ -146,6 +146,9 @@ func (p *Page) Ask(method string, m wire.Managed) (result any, fail *wire.Error)
 // Reading reports whether a proof has opened reading for this page.
 func (p *Page) Reading() bool { return p.mayRead() }
 
+// Clicking reports whether a proof lets this page decide by a click now.
+func (p *Page) Clicking() bool { return p.mayClick() }
+
 // ConsoleOff says that the broker has no console, and why.
 func (b *Broker) ConsoleOff(why string) {
 	b.ConsoleAt(0)

@@ -16,15 +16,15 @@ func (c *Console) openClicks(w http.ResponseWriter, r *http.Request, o *opened) 
 	var in gesture
 	defer func() { in.wipe() }()
 	fail := read(r, &in)
-	proof := &wire.Proof{Nonce: in.Nonce, Assertion: in.Assertion}
-	if fail == nil && in.Assertion == nil {
-		var keys Keys
-		keys, proof, fail = signed(o.page, in.Phrase, func(nonce string) []byte {
+	var keys Keys
+	var proof *wire.Proof
+	if fail == nil {
+		keys, proof, fail = in.prove(o.page, func(nonce string) []byte {
 			return approval.ProofMessage(wire.MethodApprovalClick, clickRequest, nonce)
 		})
-		if fail == nil {
-			defer keys.Wipe()
-		}
+	}
+	if keys != nil {
+		defer keys.Wipe()
 	}
 	var until wire.ClickUntil
 	if fail == nil {

@@ -129,6 +129,18 @@ type gesture struct {
 
 func (g *gesture) wipe() { clear(g.Phrase) }
 
+// prove makes the proof of a message; keys is nil where there was no passphrase.
+func (g *gesture) prove(p Page, message func(nonce string) []byte) (keys Keys, proof *wire.Proof, fail *wire.Error) {
+	switch {
+	case g.Assertion != nil:
+		return nil, &wire.Proof{Nonce: g.Nonce, Assertion: g.Assertion}, nil
+	case g.Click:
+		proof, fail = clicked(p)
+		return nil, proof, fail
+	}
+	return signed(p, g.Phrase, message)
+}
+
 // decision is what a person decided about the cards that were shown. Minutes is
 // for the first message about it; Until is what the challenge was made for.
 type decision struct {
@@ -171,21 +183,12 @@ func (c *Console) decide(w http.ResponseWriter, r *http.Request, o *opened) {
 		refuse(w, wire.NewError(wire.CodeInternal))
 		return
 	}
-	proof := &wire.Proof{Nonce: in.Gesture.Nonce, Assertion: in.Gesture.Assertion}
-	var keys Keys
-	var fail *wire.Error
-	switch {
-	case in.Gesture.Assertion != nil:
-	case in.Gesture.Click:
-		if proof, fail = clicked(o.page); fail != nil {
-			refuse(w, fail)
-			return
-		}
-	default:
-		if keys, proof, fail = signed(o.page, in.Gesture.Phrase, func(nonce string) []byte { return message(all, nonce) }); fail != nil {
-			refuse(w, fail)
-			return
-		}
+	keys, proof, fail := in.Gesture.prove(o.page, func(nonce string) []byte { return message(all, nonce) })
+	if fail != nil {
+		refuse(w, fail)
+		return
+	}
+	if keys != nil {
 		defer keys.Wipe()
 	}
 	result, fail := answered[wire.ApprovedAll](o.page.Ask(wire.MethodApproveAll, wire.Managed{Request: raw, Proof: proof}))

@@ -35,7 +35,7 @@ func (c *Console) viewWaiting(w http.ResponseWriter, r *http.Request, p Page) {
 	}
 	st := c.Broker.Status()
 	c.render(w, "waiting.html", map[string]any{"Lines": lines, "More": len(l.Rest) + l.More,
-		"Reading": p.Reading(), "Locked": st.State == "locked", "Paused": st.Paused})
+		"Reading": p.Reading(), "Clicking": p.Clicking(), "Locked": st.State == "locked", "Paused": st.Paused})
 }
 
 func lineOf(a wire.Approval) line {

@@ -198,6 +198,17 @@ import * as passkey from './passkey.js';
       choose(ids);
     });
     $('[data-tidy]', view).addEventListener('click', (e) => { for (const li of all('li.gone', list)) li.remove(); e.target.hidden = true; });
+    const clicks = $('[data-clicks]', view);
+    if (clicks) {
+      const open = (gesture) => busy(clicks, async () => {
+        const r = await post('/clicks', await gesture());
+        tell('For ' + r.minutes + ' minutes a click decides about what only reads.');
+        show();
+      });
+      $('[data-key]', clicks).hidden = !passkey.usable();
+      $('[data-key]', clicks).addEventListener('click', () => open(async () => gestureOf(await post('/challenge', { clicks: true }))));
+      clicks.addEventListener('submit', (e) => { e.preventDefault(); if (clicks.phrase.value) open(() => ({ phrase: phraseOf(clicks.phrase.value) })); });
+    }
     const wanted = location.hash.split('/')[1], first = $('li', list);
     if (wanted && $('li[data-id="' + CSS.escape(wanted) + '"]', list)) choose([wanted]);
     else if (first && matchMedia('(min-width: 52rem)').matches) choose([first.dataset.id]);
@@ -257,6 +268,7 @@ import * as passkey from './passkey.js';
         <button type="submit" class="primary" data-yes></button><button type="button" data-key data-yes>Passkey</button><button type="button" class="quiet" data-back>Back</button></div></div>
       <p class="error" role="alert" data-error></p></form>`);
     const form = $('form', box), second = $('.second', form), first = $('.first', form);
+    const byClick = () => cards().every((c) => c.dataset.click === 'true');
     let choice = '';
     $('[data-deny]', form).textContent = 'Deny' + many;
     $('[data-once]', form).textContent = 'Allow' + many + ' once…';
@@ -268,9 +280,16 @@ import * as passkey from './passkey.js';
       second.hidden = !c;
       $('.for', form).hidden = c !== 'until';
       $('[type=submit]', form).textContent = c === 'until' ? 'Allow for this time' : 'Allow' + many + ' once';
+      form.phrase.hidden = byClick();
+      $('[data-key]', form).hidden = byClick() || !passkey.usable();
       if (c) form.phrase.focus(); else form.phrase.value = '';
     };
-    $('[data-once]', form).addEventListener('click', () => ready() && step('once'));
+    $('[data-once]', form).addEventListener('click', () => {
+      if (!ready()) return;
+      if (!byClick()) return step('once');
+      choice = 'once';
+      decide(() => ({ click: true }));
+    });
     $('[data-for]', form).addEventListener('click', () => ready() && step('until'));
     $('[data-back]', form).addEventListener('click', () => { step(''); $('[data-error]', form).textContent = ''; });
     form.addEventListener('keydown', (e) => { if (e.key === 'Escape') step(''); });
@@ -284,6 +303,7 @@ import * as passkey from './passkey.js';
     });
     form.addEventListener('submit', (e) => {
       e.preventDefault();
+      if (choice && ready() && byClick()) return decide(() => ({ click: true }));
       if (choice && ready() && form.phrase.value) decide(() => ({ phrase: phraseOf(form.phrase.value) }));
     });
     $('[data-key]', form).addEventListener('click', () => choice && ready() && decide(async (d) => {
