@@ -24,6 +24,9 @@ func (l *link) watchSilence(ctx context.Context, every time.Duration, abandon co
 			return
 		case <-ticker.C:
 		}
+		if l.outer.muted.Load() { // nothing asks the host for a sign of life any more
+			return
+		}
 		if silence := l.traffic.silence(); silence >= missed*every {
 			abandon(fmt.Errorf("nothing came from the host for %s: the link is dead: %w",
 				silence.Round(time.Millisecond), context.DeadlineExceeded))
