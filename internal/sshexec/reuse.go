@@ -163,7 +163,7 @@ func (p *pool) pop(key string) *kept {
 func (p *pool) give(k *kept, clean bool) {
 	p.mu.Lock()
 	delete(p.busy, k)
-	keep := clean && k.key != "" && !k.doomed && !p.closed && p.count < maxIdleOverall && len(p.idle[k.key]) < maxIdlePerKey
+	keep := clean && k.key != "" && !k.doomed && !k.outer.muted.Load() && !p.closed && p.count < maxIdleOverall && len(p.idle[k.key]) < maxIdlePerKey
 	if keep {
 		p.idle[k.key] = append(p.idle[k.key], k)
 		p.count++
