@@ -1,14 +1,48 @@
 package console_test
 
 import (
+	"flag"
+	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/yett-broker/yett/internal/yetttest"
 )
 
+// pictures is where TestEveryView leaves what it saw: make screenshots.
+var pictures = flag.String("pictures", "", "write pictures of every view into this directory")
+
 func TestMain(m *testing.M) {
-	code := yetttest.Main(m)
+	code := yetttest.Main(m, prepareAxe, preparePictures)
 	closeBrowser()
 	os.Exit(code)
+}
+
+// prepareAxe puts the checker of accessibility beside the programs. It runs as
+// whoever starts the tests.
+func prepareAxe(dir string) error {
+	const file = "node_modules/axe-core/axe.min.js"
+	if _, err := os.Stat(filepath.Join("node", file)); err != nil {
+		npm := exec.Command("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
+		npm.Dir = "node"
+		if out, err := npm.CombinedOutput(); err != nil {
+			return fmt.Errorf("npm ci in internal/console/node could not install axe-core: %w\n%s", err, out)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join("node", file))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "axe.js"), text, 0o644)
+}
+
+// preparePictures gives the directory to the account that will write there.
+func preparePictures(string) error {
+	flag.Parse()
+	if *pictures == "" || os.Getuid() != 0 {
+		return nil
+	}
+	return os.Chown(*pictures, yetttest.AccountID, yetttest.AccountID)
 }
