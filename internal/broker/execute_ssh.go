@@ -23,9 +23,18 @@ func (b *Broker) executeSSH(way *sending, open *unlocked, op *operation, secret 
 	}
 	target.Begin, target.Sent, target.Quiet = way.begin, way.sent, way.quiet
 	if c := op.request.Copy; c != nil {
-		return b.copyFile(way, op, c, host, func(t sshexec.Transfer) (*sshexec.Copied, error) {
-			return b.SSH.Copy(way.ctx, target, signer, t)
+		hostKey := ""
+		out := b.copyFile(way, op, c, host, func(t sshexec.Transfer) (*sshexec.Copied, error) {
+			done, err := b.SSH.Copy(way.ctx, target, signer, t)
+			if err == nil {
+				hostKey = done.HostKey
+			}
+			return done, err
 		})
+		if out.row == nil {
+			out.row = sshRow(open.policy, host, hostKey)
+		}
+		return out
 	}
 	res, err := b.SSH.Do(way.ctx, target, signer, *op.request.SSH)
 	if err != nil {
@@ -107,7 +116,7 @@ func (b *Broker) copyFile(way *sending, op *operation, c *action.Copy, host acce
 		return op.copyFailed(way, host, err)
 	}
 	if err := way.begin(); err != nil {
-		return stopped(op.session)
+		return op.copyFailed(way, host, &sshexec.Error{Code: sshexec.CodeUpstream, Cause: err})
 	}
 	replaced, err := to.Place(c.Overwrite)
 	if err != nil {
