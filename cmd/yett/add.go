@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -154,6 +155,9 @@ func (a *app) add(c *cobra.Command, name string, o addOptions) error {
 			return err
 		}
 	}
+	if err := checkNewValue(d); err != nil {
+		return err
+	}
 	return a.finishAddition(ctx, conn, d, change)
 }
 
@@ -220,7 +224,7 @@ func (a *app) whatIsAdded(ctx context.Context, conn *client.Conn, d addition) (w
 	var fail *wire.Error
 	if errors.As(err, &fail) && fail.Code == wire.CodeBadRequest {
 		_, problems, _ := strings.Cut(fail.Message, "\n")
-		e := wire.Errorf(wire.CodeBadRequest, "It cannot be added:\n%s", problems)
+		e := wire.Errorf(wire.CodeBadRequest, "It cannot be added:\n%s", lineNumber.ReplaceAllString(problems, ""))
 		e.NextStep = "Correct what is named. If it is applied already: yett access show has it, and --name adds it beside."
 		return r, e
 	}
@@ -231,6 +235,9 @@ func (a *app) whatIsAdded(ctx context.Context, conn *client.Conn, d addition) (w
 	}
 	return r, err
 }
+
+// lineNumber stands before each problem of a file. The person saw no file here.
+var lineNumber = regexp.MustCompile(`(?m)^line \d+: `)
 
 // finishAddition shows the difference, takes the proof and goes through to the
 // end.

@@ -14,6 +14,7 @@ import (
 	"github.com/yett-broker/yett/client"
 	"github.com/yett-broker/yett/internal/access"
 	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/broker"
 	"github.com/yett-broker/yett/internal/preset"
 	"github.com/yett-broker/yett/internal/wire"
 )
@@ -75,13 +76,16 @@ func (a *app) prepareAPI(ctx context.Context, p preset.Preset, o addOptions) (ad
 			if err != nil {
 				return d, err
 			}
-			o.methods = strings.Fields(strings.ToUpper(text))
+			o.methods = strings.Fields(text)
 		}
 	}
 	if o.header != "" {
 		p.Kind, p.Header, p.Prefix = access.KindHeader, o.header, o.prefix
 	} else if o.prefix != "" {
 		return d, usageError{errors.New("--prefix needs --header")}
+	}
+	for i, m := range o.methods {
+		o.methods[i] = strings.ToUpper(m)
 	}
 	p.Read, p.Write = rulesOf(o.methods, o.paths)
 	d.preset, d.tables = p, p.Tables(d.name, o.origin, o.private)
@@ -126,6 +130,26 @@ func checkTables(tables []byte) error {
 	}
 	e := wire.Errorf(wire.CodeBadRequest, "It cannot be added:\n%s", strings.Join(said, "\n"))
 	e.NextStep = "Correct what is named; docs/access-file.md explains each key. For more than yett add can say, write an access file: yett apply."
+	return e
+}
+
+// checkNewValue refuses a value that would be refused later, before anything is
+// applied for it.
+func checkNewValue(d addition) error {
+	policy, err := access.Parse(d.tables)
+	if err != nil {
+		return err
+	}
+	c, ok := policy.Credential(d.name)
+	if !ok {
+		return nil
+	}
+	why := broker.CheckValue(c, d.value)
+	if why == nil {
+		return nil
+	}
+	e := wire.Errorf(wire.CodeBadRequest, "The value cannot be used: %v; nothing was changed.", why)
+	e.NextStep = "Run it again and give the whole value, without what surrounds it."
 	return e
 }
 

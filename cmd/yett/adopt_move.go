@@ -53,7 +53,14 @@ func (a *app) adopt(ctx context.Context, names []string, o adoptOptions) error {
 	if a.json {
 		return printJSON(a.stdout, map[string]any{"adopted": done, "left": len(left)})
 	}
-	fmt.Fprintf(a.stdout, "%d credentials are left that agents of this login can use without Yett: yett adopt lists them\n", len(left))
+	switch len(left) {
+	case 0:
+		fmt.Fprintln(a.stdout, "None is left that agents of this login can use without Yett.")
+	case 1:
+		fmt.Fprintln(a.stdout, "1 credential is left that agents of this login can use without Yett: yett adopt shows it")
+	default:
+		fmt.Fprintf(a.stdout, "%d credentials are left that agents of this login can use without Yett: yett adopt lists them\n", len(left))
+	}
 	return nil
 }
 

@@ -214,6 +214,18 @@ func (o *operator) setSecret(r wire.SecretSet, rotate bool) (any, *wire.Error) {
 	return wire.Empty{}, nil
 }
 
+// CheckValue says why a value could not be stored for a credential, or never be
+// used; nil if it can. The reason never repeats the value.
+func CheckValue(c access.Credential, value []byte) error {
+	if err := vault.CheckValue(c.Kind, value); err != nil {
+		return err
+	}
+	if c.Kind == access.KindSSHKey {
+		return checkValue(c, value)
+	}
+	return checkValue(c, bytes.TrimRight(value, "\r\n"))
+}
+
 // usable refuses a value that could never be used, before it replaces one that
 // can. The reason never repeats the value.
 func (o *operator) usable(name string, value []byte) *wire.Error {
@@ -225,10 +237,7 @@ func (o *operator) usable(name string, value []byte) *wire.Error {
 	if !ok || !vault.Clean(c.Kind, value) { // the vault says so
 		return nil
 	}
-	why := checkValue(c, bytes.TrimRight(value, "\r\n"))
-	if c.Kind == access.KindSSHKey {
-		why = checkValue(c, value)
-	}
+	why := CheckValue(c, value)
 	if why == nil {
 		return nil
 	}

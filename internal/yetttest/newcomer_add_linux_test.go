@@ -146,14 +146,32 @@ func TestAddReplacesNothing(t *testing.T) {
 	}
 }
 
-// TestAddGoesOn: an addition whose value was refused is finished by the same
-// command with another value.
+// TestAddChecksTheValueFirst: a value that could not be stored or sent is
+// refused before anything is applied for it, and is not repeated.
+func TestAddChecksTheValueFirst(t *testing.T) {
+	up := StartUpstream(t, canary)
+	b := Start(t, theirs)
+	args := []string{"http", "--name", "demo", "--origin", up.URL, "--path", "/v1/x", "--json"}
+	for value, why := range map[string]string{"short": "at least 8 bytes", "": "No value was given", canary + " ": "at its end", "tab\tinside-of-it": "control character", "\u00a0" + canary: "at its beginning"} {
+		said := wantRefusal(t, b.addWith(value, args...), 1, wire.CodeBadRequest)
+		if !strings.Contains(said, why) || !strings.Contains(said, "nothing was changed") || value != "" && strings.Contains(said, value) {
+			t.Errorf("of %q it says %q", value, said)
+		}
+	}
+	if text := b.Must("access", "show").Stdout; text != theirs {
+		t.Errorf("applied:\n%s", text)
+	}
+	wantExit(t, b.addWith(canary, args...), 0)
+}
+
+// TestAddGoesOn: an addition that was interrupted before its value was stored is
+// finished by the same command.
 func TestAddGoesOn(t *testing.T) {
 	up := StartUpstream(t, canary)
-	b := Start(t, "")
+	b := Start(t, theirs)
 	args := []string{"http", "--name", "demo", "--origin", up.URL, "--path", "/v1/x", "--json"}
-	wantRefusal(t, b.addWith("short", args...), 1, wire.CodeBadRequest)
-	wantRefusal(t, b.addWith("", args...), 1, wire.CodeBadRequest)
+	wantExit(t, b.addWith(canary, args...), 0)
+	wantExit(t, b.Run("secret", "remove", "demo"), 0)
 	r := b.addWith(canary, args...)
 	wantExit(t, r, 0)
 	var done added
@@ -270,7 +288,7 @@ func TestAddAtOnce(t *testing.T) {
 // TestAddWrongCalls: each says what is wrong with the exit code for it, and
 // nothing is asked, applied or sent.
 func TestAddWrongCalls(t *testing.T) {
-	b := Start(t, "")
+	b := Start(t, theirs)
 	for _, c := range []struct {
 		says string
 		exit int
@@ -289,19 +307,20 @@ func TestAddWrongCalls(t *testing.T) {
 		{"plain http", 1, []string{"gitlab", "--origin", "http://a.example"}},
 		{"an origin ends after host", 1, []string{"gitlab", "--origin", "https://a.example/api"}},
 		{"a name has", 1, []string{"http", "--name", "A b", "--origin", "https://a.example", "--path", "/a"}},
+		{"mine: is applied already", 1, []string{"http", "--name", "mine", "--origin", "https://a.example", "--path", "/a", "--method", "get"}},
 		{"is never sent", 1, []string{"http", "--name", "a", "--origin", "https://a.example", "--path", "/a", "--method", "TRACE"}},
 		{"--host is missing", 2, []string{"ssh"}},
 		{"which preset", 2, []string{"--no-test"}},
 	} {
 		r := b.addWith(canary, append(c.args, "--json")...)
-		if r.Code != c.exit || !strings.Contains(r.Stderr, c.says) {
+		if r.Code != c.exit || !strings.Contains(r.Stderr, c.says) || strings.Contains(r.Stderr, "line ") {
 			t.Errorf("%v: exit %d, want %d and %q: %s", c.args, r.Code, c.exit, c.says, r.Stderr)
 		}
 	}
 	if r := b.RunPlain("add"); r.Code != 0 || !strings.Contains(r.Stdout, "github") || !strings.Contains(r.Stdout, "next: yett add PRESET") {
 		t.Errorf("%+v", r)
 	}
-	if text := b.Must("access", "show").Stdout; text != "" {
+	if text := b.Must("access", "show").Stdout; text != theirs {
 		t.Errorf("applied: %s", text)
 	}
 }
