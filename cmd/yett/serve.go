@@ -18,7 +18,6 @@ import (
 	"github.com/yett-broker/yett/internal/broker"
 	"github.com/yett-broker/yett/internal/endpoint"
 	"github.com/yett-broker/yett/internal/httpexec"
-	"github.com/yett-broker/yett/internal/ledger"
 	"github.com/yett-broker/yett/internal/peer"
 	"github.com/yett-broker/yett/internal/session"
 	"github.com/yett-broker/yett/internal/sshexec"
@@ -79,7 +78,7 @@ func (a *app) serve(ctx context.Context, unused time.Duration, onSuspend bool, p
 	if err != nil {
 		return vaultUnusable(loc, err)
 	}
-	listener, err := started.listen(loc)
+	listener, err := untilLetGo(ctx, log, func() (*endpoint.Listener, error) { return started.listen(loc) })
 	if err != nil {
 		return cannotListen(loc, err)
 	}
@@ -88,9 +87,9 @@ func (a *app) serve(ctx context.Context, unused time.Duration, onSuspend bool, p
 	if err != nil {
 		return err
 	}
-	l, err := ledger.Open(loc.Home, ledger.Options{AuditPublicKey: v.AuditPublicKey(), Boot: boot})
+	l, v, err := openLedger(ctx, log, loc, boot, v)
 	if err != nil {
-		return ledgerUnusable(err)
+		return err
 	}
 	defer l.Close()
 	kept, err := bodies.Open(loc.Home, bodies.Options{})
