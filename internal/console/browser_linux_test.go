@@ -151,8 +151,13 @@ type tab struct {
 func (s *site) open(address string) *tab {
 	s.t.Helper()
 	tb := newTab(s.t)
-	tb.do(chromedp.Navigate(address))
+	tb.goTo(address)
 	return tb
+}
+
+func (tb *tab) goTo(address string) {
+	tb.t.Helper()
+	tb.do(chromedp.Navigate(address))
 }
 
 func newTab(t testing.TB) *tab {

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -8,6 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/yett-broker/yett/client"
+	"github.com/yett-broker/yett/internal/endpoint"
 	"github.com/yett-broker/yett/internal/yetttest"
 )
 
@@ -15,7 +18,8 @@ import (
 var pictures = flag.String("pictures", "", "write pictures of every view into this directory")
 
 func TestMain(m *testing.M) {
-	code := yetttest.Main(m, prepareAxe, preparePictures)
+	code := yetttest.Main(m, prepareAxe, preparePictures, prepareStranger)
+	endStranger()
 	closeBrowser()
 	os.Exit(code)
 }
@@ -45,4 +49,32 @@ func preparePictures(string) error {
 		return nil
 	}
 	return os.Chown(*pictures, yetttest.AccountID, yetttest.AccountID)
+}
+
+// init plays an agent in a process of its own: it asks, and waits to be killed.
+func init() {
+	home := os.Getenv("CONSOLE_AGENT")
+	if home == "" {
+		return
+	}
+	if err := playAgent(home, os.Getenv("CONSOLE_ASKS")); err != nil {
+		fmt.Fprintln(os.Stderr, "the agent:", err)
+		os.Exit(1)
+	}
+	select {}
+}
+
+func playAgent(home, asks string) error {
+	loc, err := endpoint.InHome(home)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), yetttest.Patience)
+	defer cancel()
+	conn, err := client.DialLocation(ctx, loc, client.Options{Program: "agent"})
+	if err != nil {
+		return err
+	}
+	_, err = conn.OpenSession(ctx, []string{asks}, "")
+	return err
 }

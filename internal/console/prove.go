@@ -273,7 +273,7 @@ func (c *Console) revoke(w http.ResponseWriter, r *http.Request, p Page) {
 // lock closes the vault, or pauses the sessions with it.
 func (c *Console) lock(w http.ResponseWriter, r *http.Request, p Page) {
 	var in struct {
-		Pause bool `json:"pause"`
+		Pause bool `json:"pause,omitempty" wire:"optional"`
 	}
 	fail := read(r, &in)
 	if fail == nil {
