@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/yett-broker/yett/client"
 	"github.com/yett-broker/yett/internal/approval"
@@ -49,13 +50,12 @@ func (a *app) completeWords(root *cobra.Command) {
 		"approve":       once(a.completeCards),
 		"deny":          once(a.completeCards),
 		"pending":       once(a.completeCards),
-		"vault backup":  once(completeFiles),
-		"vault restore": once(completeFiles),
 	} {
 		if c, _, err := root.Find(strings.Fields(path)); err == nil && c.CommandPath() == "yett "+path {
 			c.ValidArgsFunction = complete
 		}
 	}
+	completeFileNames(root)
 	for command, flags := range map[*cobra.Command]map[string]cobra.CompletionFunc{
 		root: {"home": cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)},
 		named(root, "approve"): {"for": cobra.FixedCompletions(
@@ -66,6 +66,25 @@ func (a *app) completeWords(root *cobra.Command) {
 				panic(err) // a flag of that name is not there, whatever the words are
 			}
 		}
+	}
+}
+
+// completeFileNames offers names of files for the arguments and flags whose form
+// says that they are one.
+func completeFileNames(c *cobra.Command) {
+	required, _ := argumentNames(c)
+	if c.ValidArgsFunction == nil && len(required) > 0 && (required[0] == "FILE" || strings.HasSuffix(required[0], "-CHECKPOINT")) {
+		c.ValidArgsFunction = once(completeFiles)
+	}
+	c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+		if kind, _ := pflag.UnquoteUsage(f); kind == "FILE" || kind == "KEY" {
+			if err := c.RegisterFlagCompletionFunc(f.Name, completeFiles); err != nil {
+				panic(err) // it was registered twice
+			}
+		}
+	})
+	for _, sub := range c.Commands() {
+		completeFileNames(sub)
 	}
 }
 

@@ -63,7 +63,6 @@ func newConnect(a *app) *cobra.Command {
 	c.Flags().BoolVar(&f.remove, "remove", false, "take away what was entered")
 	c.MarkFlagsMutuallyExclusive("print", "remove")
 	c.MarkFlagsMutuallyExclusive("allow", "remove")
-	c.MarkFlagFilename("config")
 	return c
 }
 

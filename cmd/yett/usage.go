@@ -32,10 +32,10 @@ func usageErrors(c *cobra.Command) {
 
 // wrongArguments says which word is missing or too many.
 func wrongArguments(c *cobra.Command, args []string, cause error) error {
-	if c.HasSubCommands() {
+	required, most := argumentNames(c)
+	if c.HasSubCommands() && most == 0 {
 		return noCommand(c, args[0])
 	}
-	required, most := argumentNames(c)
 	switch {
 	case len(args) < len(required):
 		missing := required[len(args):]
@@ -135,10 +135,10 @@ func withUnit(bad *pflag.InvalidValueError) string {
 
 // rightForm is the next step after a wrong call.
 func rightForm(c *cobra.Command) string {
-	switch {
+	switch _, most := argumentNames(c); {
 	case !c.HasParent():
 		return "The commands: yett --help."
-	case c.HasSubCommands():
+	case c.HasSubCommands() && most == 0:
 		return "Its commands: " + c.CommandPath() + " --help."
 	}
 	path := strings.TrimSuffix(c.CommandPath(), c.Name())

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // runHere runs the command line in this process, on files as its streams.
@@ -53,6 +54,7 @@ func TestWrongCalls(t *testing.T) {
 		{"completion tcsh", `one of bash, zsh, fish, and not "tcsh"`, "yett completion SHELL"},
 		{"connect zed --print --remove", "--print and --remove exclude each other", "yett connect [CLIENT]"},
 		{"access test", "CAPABILITY and COMMAND are missing", "yett access test CAPABILITY METHOD PATH, or yett access test CAPABILITY COMMAND"},
+		{"receipt", "N is missing", "yett receipt N"},
 		{"--home", "--home needs a value", "yett --help"},
 	} {
 		out, said, code := runHere(t, strings.Fields(c.call)...)
@@ -102,4 +104,50 @@ func TestEveryFormIsRead(t *testing.T) {
 		}
 	}
 	try(newRoot(&app{passFD: -1}))
+}
+
+// TestCompletionOfFiles: names of files are offered where the form says that a
+// file is meant, and nowhere else.
+func TestCompletionOfFiles(t *testing.T) {
+	const files, none = ":0", ":4"
+	offers := func(words []string) string {
+		out, _, _ := runHere(t, append([]string{"__complete"}, words...)...)
+		lines := strings.Split(strings.TrimSpace(out), "\n")
+		return lines[len(lines)-1]
+	}
+	seen := map[string]int{}
+	var try func(c *cobra.Command)
+	try = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			try(sub)
+		}
+		if c.Hidden || c.HasSubCommands() || c.Name() == "help" {
+			return
+		}
+		words := strings.Fields(c.CommandPath())[1:]
+		for i, name := range strings.Fields(c.Use)[1:] {
+			got := offers(append(append(slices.Clone(words), slices.Repeat([]string{"x"}, i)...), ""))
+			want := none
+			if name == "FILE" || strings.HasSuffix(name, "-CHECKPOINT") {
+				want = files
+			}
+			if seen[want]++; got != want && got != ":36" && got != ":8" { // 32: in the order given; 8: by the ending
+				t.Errorf("%s, argument %s: %s, want %s", c.CommandPath(), name, got, want)
+			}
+		}
+		c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
+			kind, _ := pflag.UnquoteUsage(f)
+			want := none
+			if kind == "FILE" || kind == "KEY" {
+				want = files
+			}
+			if seen[want]++; f.Value.Type() != "bool" && offers(append(slices.Clone(words), "--"+f.Name, "")) != want && f.Name != "for" {
+				t.Errorf("%s --%s %s: want %s", c.CommandPath(), f.Name, kind, want)
+			}
+		})
+	}
+	try(newRoot(&app{passFD: -1}))
+	if seen[files] < 5 || seen[none] < 20 {
+		t.Errorf("tried: %v", seen)
+	}
 }
