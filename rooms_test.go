@@ -100,7 +100,7 @@ func TestOnlyPerformExecutes(t *testing.T) {
 		}
 		return n, where
 	}
-	for call, file := range map[string]string{"b.execute(": "act.go", ".HTTP.Do(": "execute.go", ".SSH.Do(": "execute_ssh.go", ".SSH.Copy(": "execute_ssh.go", ".Vault.Use(": "execute.go"} {
+	for call, file := range map[string]string{"b.execute(": "act.go", ".HTTP.Do(": "execute.go", ".HTTP.Mint(": "mint.go", ".SSH.Do(": "execute_ssh.go", ".SSH.Copy(": "execute_ssh.go", ".Vault.Use(": "execute.go"} {
 		if n, where := count(call); n != 1 || filepath.Base(where[0]) != file {
 			t.Errorf("%s stands %d times, in %v; want once, in %s", call, n, where, file)
 		}

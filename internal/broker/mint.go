@@ -45,7 +45,7 @@ func (b *Broker) minted(way *sending, open *unlocked, op *operation, cred access
 		}
 		m := &minting{b: b, way: way, open: open, op: op, cred: cred, claim: c}
 		r := m.mint()
-		b.tokens.done(c, cred.Name, b.Clock.SinceBoot(), r)
+		b.tokens.done(m.claim, cred.Name, b.Clock.SinceBoot(), r)
 		switch {
 		case r.failed != nil:
 			return notSent(r.failed.why, r.failed.next)
@@ -80,6 +80,7 @@ func (m *minting) mint() mintResult {
 	for {
 		var r mintResult
 		same := false
+		m.claim.epoch = m.b.tokens.now() // before the value is read
 		err := m.lend(func(value, secret []byte) {
 			digest := sha256.Sum256(value)
 			if same = digest == tried; !same {

@@ -98,6 +98,13 @@ func (t *tokens) claim(c access.Credential, now time.Duration) claim {
 	return claim{turn: k, unsaved: u, epoch: t.epoch}
 }
 
+// now is the epoch.
+func (t *tokens) now() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.epoch
+}
+
 // leaves marks that the exchange of a turn begins to leave.
 func (t *tokens) leaves(k *token) {
 	t.mu.Lock()
