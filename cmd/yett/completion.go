@@ -46,10 +46,10 @@ func newCompletion(a *app) *cobra.Command {
 func (a *app) completeWords(root *cobra.Command) {
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	for path, complete := range map[string]cobra.CompletionFunc{
-		"apply":         once(cobra.FixedCompletions([]cobra.Completion{"toml"}, cobra.ShellCompDirectiveFilterFileExt)),
-		"approve":       once(a.completeCards),
-		"deny":          once(a.completeCards),
-		"pending":       once(a.completeCards),
+		"apply":   once(cobra.FixedCompletions([]cobra.Completion{"toml"}, cobra.ShellCompDirectiveFilterFileExt)),
+		"approve": once(a.completeCards),
+		"deny":    once(a.completeCards),
+		"pending": once(a.completeCards),
 	} {
 		if c, _, err := root.Find(strings.Fields(path)); err == nil && c.CommandPath() == "yett "+path {
 			c.ValidArgsFunction = complete
