@@ -14,6 +14,7 @@ import (
 	"github.com/yett-broker/yett/client"
 	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/preset"
+	"github.com/yett-broker/yett/internal/sshexec"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -29,10 +30,11 @@ type addOptions struct {
 	port               int
 	generate           bool
 	hostKeys, commands []string
+	keyPassphrase      int
 }
 
 func newAdd(a *app) *cobra.Command {
-	o := addOptions{valueFD: -1, port: 22}
+	o := addOptions{valueFD: -1, keyPassphrase: -1, port: 22}
 	c := &cobra.Command{
 		Use:   "add [PRESET]",
 		Short: "Add a token or a key, and what agents may ask for with it",
@@ -78,7 +80,8 @@ func newAdd(a *app) *cobra.Command {
 	f.StringVar(&o.host, "host", "", "ssh: the host's name or address")
 	f.IntVar(&o.port, "port", 22, "ssh: its port")
 	f.StringVar(&o.user, "user", "", "ssh: the account there")
-	f.StringVar(&o.key, "key", "", "ssh: the `FILE` of an unencrypted private key")
+	f.StringVar(&o.key, "key", "", "ssh: the `FILE` of a private key; its passphrase is asked for")
+	f.IntVar(&o.keyPassphrase, "key-passphrase-fd", -1, "ssh: read the passphrase of the key, one line, from file descriptor `N`")
 	f.BoolVar(&o.generate, "generate-key", false, "ssh: make a new key")
 	f.StringArrayVar(&o.hostKeys, "host-key", nil, "ssh: the host's key, as `'TYPE BASE64'` or by its fingerprint SHA256:…; may be repeated")
 	f.StringArrayVar(&o.commands, "command", nil, "ssh: a `COMMAND` that is asked for each time; may be repeated")
@@ -112,12 +115,12 @@ func (a *app) listPresets() error {
 
 // addition is what is about to be added.
 type addition struct {
-	preset    preset.Preset
-	name      string
-	tables    []byte
-	value     []byte
-	publicKey string // of a key that was made: the person must let it in
-	trial     *trialAction
+	preset   preset.Preset
+	name     string
+	tables   []byte
+	value    []byte
+	generate bool // the value is a key that the broker makes
+	trial    *trialAction
 }
 
 // add asks for everything, and only then for the proof.
@@ -133,7 +136,7 @@ func (a *app) add(c *cobra.Command, name string, o addOptions) error {
 	if err := checkAddFlags(c, p); err != nil {
 		return err
 	}
-	if err := a.ownDescriptors(map[string]int{"value-fd": o.valueFD}); err != nil {
+	if err := a.ownDescriptors(map[string]int{"value-fd": o.valueFD, "key-passphrase-fd": o.keyPassphrase}); err != nil {
 		return err
 	}
 	conn, err := a.dialUp(ctx)
@@ -150,7 +153,7 @@ func (a *app) add(c *cobra.Command, name string, o addOptions) error {
 	if err != nil {
 		return err
 	}
-	if d.value == nil {
+	if d.value == nil && !d.generate {
 		if d.value, err = a.readValue(ctx, d, o.valueFD); err != nil {
 			return err
 		}
@@ -163,7 +166,7 @@ func (a *app) add(c *cobra.Command, name string, o addOptions) error {
 
 // addFlags are all flags but --name, which goes with every preset.
 var addFlags = []string{"no-test", "origin", "private", "value-fd", "path", "method", "header", "prefix",
-	"host", "port", "user", "key", "generate-key", "host-key", "command"}
+	"host", "port", "user", "key", "generate-key", "host-key", "command", "key-passphrase-fd"}
 
 // checkAddFlags refuses flags that a preset does not know: an ignored --path
 // would be taken for a limit.
@@ -176,7 +179,7 @@ func checkAddFlags(c *cobra.Command, p preset.Preset) error {
 	}
 	switch {
 	case p.Host:
-		add("host", "port", "user", "key", "generate-key", "host-key", "command")
+		add("host", "port", "user", "key", "generate-key", "host-key", "command", "key-passphrase-fd")
 	case p.Read == nil && p.Write == nil:
 		add("value-fd", "origin", "path", "method", "header", "prefix")
 	case p.SelfHosted:
@@ -253,10 +256,11 @@ func (a *app) finishAddition(ctx context.Context, conn *client.Conn, d addition,
 			return err
 		}
 	}
-	if err := a.prove(ctx, conn, wire.MethodSecretSet, wire.SecretSet{Name: d.name, Value: d.value}, nil); err != nil {
+	public, err := a.storeValue(ctx, conn, d)
+	if err != nil {
 		return notStored(d.name, err)
 	}
-	result := addDone{Preset: d.preset.Name, Name: d.name, Difference: change.Difference, PublicKey: d.publicKey}
+	result := addDone{Preset: d.preset.Name, Name: d.name, Difference: change.Difference, PublicKey: public}
 	if d.trial != nil {
 		t, err := a.tryValue(ctx, conn, d)
 		if ctx.Err() != nil {
@@ -268,6 +272,17 @@ func (a *app) finishAddition(ctx context.Context, conn *client.Conn, d addition,
 		result.Test = &t
 	}
 	return a.printAdded(ctx, conn, d, result)
+}
+
+// storeValue stores the value, or has the broker make one: then it returns the
+// public line of it, which the person must let in at the host.
+func (a *app) storeValue(ctx context.Context, conn *client.Conn, d addition) (public string, err error) {
+	if !d.generate {
+		return "", a.prove(ctx, conn, wire.MethodSecretSet, wire.SecretSet{Name: d.name, Value: d.value}, nil)
+	}
+	var key wire.KeyPublic
+	err = a.prove(ctx, conn, wire.MethodKeyGenerate, wire.KeyGenerate{Name: d.name, Type: sshexec.KindED25519}, &key)
+	return key.PublicKey, err
 }
 
 // notStored says how to go on where only the tables were applied.

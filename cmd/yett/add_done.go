@@ -70,8 +70,8 @@ func (a *app) printAddedText(d addition, done addDone) {
 	if d.preset.Note != "" {
 		fmt.Fprintf(a.stdout, "note: %s\n", d.preset.Note)
 	}
-	if d.publicKey != "" {
-		fmt.Fprintf(a.stdout, "The new key is let in by this line in authorized_keys of the account on the host:\n  %s\n", d.publicKey)
+	if done.PublicKey != "" {
+		fmt.Fprintf(a.stdout, "The new key is let in by this line in authorized_keys of the account on the host:\n  %s\n", done.PublicKey)
 	}
 	if done.Test != nil && done.Test.OK {
 		fmt.Fprintf(a.stdout, "Tried: %s.\n", strings.TrimSuffix(done.Test.Message, "."))

@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
@@ -20,7 +17,6 @@ import (
 	"github.com/yett-broker/yett/client"
 	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/preset"
-	"github.com/yett-broker/yett/internal/sshexec"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -44,35 +40,34 @@ func (a *app) prepareHost(ctx context.Context, p preset.Preset, o addOptions) (a
 	d.name = orElse(o.name, strings.ToLower(strings.Split(o.host, ".")[0]))
 	s := preset.Server{Name: d.name, User: o.user, Address: net.JoinHostPort(strings.Trim(o.host, "[]"), strconv.Itoa(o.port)),
 		Private: o.private, Look: p.Commands, Run: o.commands}
-	if d.value, d.publicKey, err = a.privateKey(ctx, d.name, o); err != nil {
+	if d.value, d.generate, err = a.privateKey(ctx, o); err != nil {
 		return d, err
 	}
 	if s.HostKeys, err = a.hostKeys(ctx, s.Address, o.hostKeys); err != nil {
 		clear(d.value)
 		return d, err
 	}
-	if d.publicKey == "" && !o.noTest { // a new key is not let in yet
+	if !d.generate && !o.noTest { // a new key is not let in yet
 		d.trial = &trialAction{capability: preset.LookCapability(d.name), action: client.Action{Command: &p.Test.Command}}
 	}
 	d.tables = s.Tables()
 	return d, checkTables(d.tables)
 }
 
-// privateKey reads the key that the person has, or makes one; then it returns
-// the public line too.
-func (a *app) privateKey(ctx context.Context, name string, o addOptions) (key []byte, public string, err error) {
+// privateKey reads the key that the person has, or tells that one is to be made.
+func (a *app) privateKey(ctx context.Context, o addOptions) (key []byte, generate bool, err error) {
 	switch {
 	case o.key != "" && o.generate:
-		return nil, "", usageError{errors.New("--key and --generate-key exclude each other")}
+		return nil, false, usageError{errors.New("--key and --generate-key exclude each other")}
 	case o.key == "" && !o.generate:
 		const made = "make one"
 		if o.key, err = a.answer(ctx, "Private key file (empty: make a new key): ", "--key or --generate-key", made); err != nil {
-			return nil, "", err
+			return nil, false, err
 		}
 		o.generate = o.key == made
 	}
 	if o.generate {
-		return newKey(name)
+		return nil, true, nil
 	}
 	if rest, ok := strings.CutPrefix(o.key, "~/"); ok {
 		if u, err := user.Current(); err == nil {
@@ -81,39 +76,17 @@ func (a *app) privateKey(ctx context.Context, name string, o addOptions) (key []
 	}
 	f, err := os.Open(o.key)
 	if err != nil {
-		return nil, "", wire.Errorf(wire.CodeBadRequest, "The key cannot be read: %s.", approval.Escape(err.Error(), 300))
+		return nil, false, wire.Errorf(wire.CodeBadRequest, "The key cannot be read: %s.", approval.Escape(err.Error(), 300))
 	}
 	defer f.Close()
 	if key, err = readBounded(f); err != nil {
-		return nil, "", err
+		return nil, false, err
 	}
-	if _, err := sshexec.ParseKey(key); err != nil {
+	if key, err = a.openKey(ctx, filepath.Base(o.key), key, o.keyPassphrase); err != nil {
 		clear(key)
-		e := wire.Errorf(wire.CodeBadRequest, "The key cannot be used: %v.", err)
-		e.NextStep = "Give an unencrypted private key; or let yett make one that lies nowhere else: --generate-key."
-		return nil, "", e
+		return nil, false, badKey(approval.Printable(o.key), err)
 	}
-	return key, "", nil
-}
-
-// newKey makes an Ed25519 key that exists nowhere else.
-func newKey(name string) (key []byte, public string, err error) {
-	pub, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		return nil, "", fmt.Errorf("making a key: %w", err)
-	}
-	defer clear(private)
-	comment := "yett-" + name
-	block, err := ssh.MarshalPrivateKey(private, comment)
-	if err != nil {
-		return nil, "", fmt.Errorf("writing the new key: %w", err)
-	}
-	defer clear(block.Bytes)
-	line, err := ssh.NewPublicKey(pub)
-	if err != nil {
-		return nil, "", fmt.Errorf("writing the new key: %w", err)
-	}
-	return pem.EncodeToMemory(block), strings.TrimSpace(string(ssh.MarshalAuthorizedKey(line))) + " " + comment, nil
+	return key, false, nil
 }
 
 // hostKeys settles which keys the host may show. Keys that are given in full

@@ -136,7 +136,7 @@ func newRoot(a *app) *cobra.Command {
 		newSessions(a), newRevoke(a), newActivity(a), newOperation(a), newAudit(a), newDoctor(a), newSelftest(a), newReview(a), newAdopt(a), newTry(a), newVersion(a),
 		newConnect(a), newService(a), newUninstall(a),
 		newPasskey(a), newReceipt(a),
-		newUp(a), newAdd(a), newTryAgent(a), newTryStranger(a), newCompletion(a), newMan(a),
+		newUp(a), newAdd(a), newSSH(a), newTryAgent(a), newTryStranger(a), newCompletion(a), newMan(a),
 	)
 	usageErrors(root)
 	a.completeWords(root)

@@ -19,11 +19,16 @@ func newSecret(a *app) *cobra.Command {
 	c := &cobra.Command{Use: "secret", Short: "Give, replace, remove and list the values of credentials", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	value := func(use, short, method string) *cobra.Command {
-		return &cobra.Command{
+		keyPassphrase := -1
+		c := &cobra.Command{
 			Use: use + " NAME", Short: short, Args: cobra.ExactArgs(1),
-			Long: short + ".\nThe value is read from the terminal without echo, or from standard input. One\nnewline at its end is dropped. It is never shown again.",
-			RunE: func(c *cobra.Command, args []string) error { return a.setSecret(c.Context(), method, args[0]) },
+			Long: short + ".\nThe value is read from the terminal without echo, or from standard input. One\nnewline at its end is dropped. It is never shown again. A private key that has a\npassphrase is opened in memory first.",
+			RunE: func(c *cobra.Command, args []string) error {
+				return a.setSecret(c.Context(), method, args[0], keyPassphrase)
+			},
 		}
+		c.Flags().IntVar(&keyPassphrase, "key-passphrase-fd", -1, "read the passphrase of an encrypted private key, one line, from file descriptor `N`")
+		return c
 	}
 	c.AddCommand(
 		value("set", "Give a declared credential its value", wire.MethodSecretSet),
@@ -39,7 +44,10 @@ func newSecret(a *app) *cobra.Command {
 // maxSecret is the longest value in bytes.
 const maxSecret = 64 << 10
 
-func (a *app) setSecret(ctx context.Context, method, name string) error {
+func (a *app) setSecret(ctx context.Context, method, name string, keyPassphrase int) error {
+	if err := a.ownDescriptors(map[string]int{"key-passphrase-fd": keyPassphrase}); err != nil {
+		return err
+	}
 	conn, err := a.dial(ctx)
 	if err != nil {
 		return err
@@ -58,6 +66,11 @@ func (a *app) setSecret(ctx context.Context, method, name string) error {
 	value, err := a.readSecret(ctx, name)
 	if err != nil {
 		return err
+	}
+	if isEncryptedKey(value) {
+		if value, err = a.openKey(ctx, name, value, keyPassphrase); err != nil {
+			return badKey(name, err)
+		}
 	}
 	defer clear(value)
 	if err := a.prove(ctx, conn, method, wire.SecretSet{Name: name, Value: value}, nil); err != nil {

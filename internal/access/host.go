@@ -87,6 +87,9 @@ func sshPlace(hosts map[string]Host, key string) string {
 // hostKeyTypes are the keys by which a host or an authority can be known.
 var hostKeyTypes = []string{ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521, ssh.KeyAlgoRSA}
 
+// UsableHostKey reports whether keys of a type can be listed.
+func UsableHostKey(kind string) bool { return slices.Contains(hostKeyTypes, kind) }
+
 func (b *builder) host(t *table) {
 	checkName(t)
 	h := Host{Name: t.name(), Private: t.boolean("private")}
@@ -228,6 +231,9 @@ var (
 	steering = regexp.MustCompile(`^(LD_.*|DYLD_.*|PATH|IFS|ENV|BASH_.*|SHELLOPTS|BASHOPTS|PS4|PROMPT_COMMAND|ZDOTDIR|SSH_.*|` +
 		`PERL5.*|PERLLIB|PYTHON(PATH|HOME|STARTUP|INSPECT)|RUBY(LIB|OPT)|NODE_OPTIONS|GIT_.*|EDITOR|VISUAL|PAGER)$`)
 )
+
+// MaySet reports whether a variable of that name can be listed for a host.
+func MaySet(name string) bool { return variableForm.MatchString(name) && !steering.MatchString(name) }
 
 func readEnv(t *table) []string {
 	var names []string

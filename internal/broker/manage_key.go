@@ -5,13 +5,14 @@ import (
 
 	"github.com/yett-broker/yett/internal/access"
 	"github.com/yett-broker/yett/internal/sshexec"
+	"github.com/yett-broker/yett/internal/vault"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
 // generateKey makes a private key that never leaves the broker: it is sealed in
 // the vault, and the answer has its public part.
 func (o *operator) generateKey(r wire.KeyGenerate) (any, *wire.Error) {
-	if fail := o.isKey(r.Name); fail != nil {
+	if _, fail := o.declaredKey(r.Name); fail != nil {
 		return nil, fail
 	}
 	value, err := sshexec.GenerateKey(r.Type)
@@ -34,12 +35,12 @@ func (o *operator) generateKey(r wire.KeyGenerate) (any, *wire.Error) {
 
 // publicKey answers with the public part of a stored key.
 func (o *operator) publicKey(r wire.SecretName) (any, *wire.Error) {
-	if fail := o.isKey(r.Name); fail != nil {
+	declared, fail := o.declaredKey(r.Name)
+	if fail != nil {
 		return nil, fail
 	}
 	var answer wire.KeyPublic
 	var unusable error
-	declared, _ := place(o.b.state().policy, r.Name)
 	err := o.b.Vault.Use(r.Name, declared, func(secret []byte) error {
 		signer, err := sshexec.ParseKey(secret)
 		if unusable = err; err == nil {
@@ -60,20 +61,20 @@ func public(name string, s ssh.Signer) wire.KeyPublic {
 	return wire.KeyPublic{PublicKey: sshexec.PublicLine(s) + " yett-" + name, Fingerprint: ssh.FingerprintSHA256(s.PublicKey())}
 }
 
-// isKey refuses what is no declared credential of kind ssh-key.
-func (o *operator) isKey(name string) *wire.Error {
+// declaredKey is the place of a declared credential of kind ssh-key.
+func (o *operator) declaredKey(name string) (vault.Declared, *wire.Error) {
 	open := o.b.state()
 	if open == nil {
-		return wire.NewError(wire.CodeLocked)
+		return vault.Declared{}, wire.NewError(wire.CodeLocked)
 	}
-	c, ok := open.policy.Credential(name)
+	declared, ok := place(open.policy, name)
 	switch {
 	case !ok:
 		e := wire.Errorf(wire.CodeBadRequest, "No credential %s is declared.", clip(name))
 		e.NextStep = "Declare it with its host in the access file and run yett apply; or add both: yett add ssh."
-		return e
-	case c.Kind != access.KindSSHKey:
-		return wire.Errorf(wire.CodeBadRequest, "The credential %s is of kind %s, not ssh-key.", clip(name), c.Kind)
+		return declared, e
+	case declared.Kind != access.KindSSHKey:
+		return declared, wire.Errorf(wire.CodeBadRequest, "The credential %s is of kind %s, not ssh-key.", clip(name), declared.Kind)
 	}
-	return nil
+	return declared, nil
 }

@@ -1,0 +1,272 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/yett-broker/yett/client"
+	"github.com/yett-broker/yett/internal/access"
+	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/dialrule"
+	"github.com/yett-broker/yett/internal/preset"
+	"github.com/yett-broker/yett/internal/sshconfig"
+	"github.com/yett-broker/yett/internal/wire"
+)
+
+type importOptions struct {
+	config        string
+	knownHosts    []string
+	commands      []string
+	dry, noKeys   bool
+	keyPassphrase int
+}
+
+func newSSHImport(a *app) *cobra.Command {
+	o := importOptions{keyPassphrase: -1}
+	c := &cobra.Command{
+		Use: "import [HOST...]", Short: "Take over hosts, their keys and the ways to them from ssh's configuration",
+		Long: "Reads ~/.ssh/config and the lists of known hosts, and adds the hosts to what is applied:\n" +
+			"address, account, jump hosts, the keys that ssh knows of them, and a capability with commands\n" +
+			"that only look. The private keys come into the vault. Without HOST it takes every name that\n" +
+			"the configuration has a block for. It shows the difference and what it cannot take over,\n" +
+			"each with its line, and takes your proof. ssh's own files stay as they are.",
+		RunE: func(c *cobra.Command, args []string) error { return a.importSSH(c.Context(), args, o) },
+	}
+	f := c.Flags()
+	f.StringVar(&o.config, "config", "", "read this `FILE` in place of ~/.ssh/config")
+	f.StringArrayVar(&o.knownHosts, "known-hosts", nil, "read this `FILE` in place of ssh's own lists; may be repeated")
+	f.StringArrayVar(&o.commands, "command", nil, "a `COMMAND` that may be run on these hosts and is asked for each time; may be repeated")
+	f.BoolVar(&o.dry, "dry-run", false, "show what would be taken over and apply nothing")
+	f.BoolVar(&o.noKeys, "no-keys", false, "leave the private keys where they are; yett secret set stores them later")
+	f.IntVar(&o.keyPassphrase, "key-passphrase-fd", -1, "read the passphrase of encrypted keys, one line, from file descriptor `N`")
+	return c
+}
+
+// imported is what yett ssh import --json prints.
+type imported struct {
+	Hosts      []*plannedHost  `json:"hosts"`
+	Keys       []*plannedKey   `json:"keys"`
+	LeftOut    []leftOut       `json:"left_out"`
+	NotTaken   []noCounterpart `json:"not_taken_over"`
+	Difference string          `json:"difference"`
+	Applied    bool            `json:"applied"`
+}
+
+func (a *app) importSSH(ctx context.Context, names []string, o importOptions) error {
+	if err := a.ownDescriptors(map[string]int{"key-passphrase-fd": o.keyPassphrase}); err != nil {
+		return err
+	}
+	p, err := readSSH(o)
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		names = p.config.Names()
+	}
+	conn, err := a.dialUp(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	var file wire.AccessText
+	if err := a.prove(ctx, conn, wire.MethodAccessText, wire.Empty{}, &file); err != nil {
+		return err
+	}
+	if p.applied, err = access.Parse([]byte(file.File)); err != nil {
+		return fmt.Errorf("reading what is applied: %w", err)
+	}
+	for _, n := range names {
+		p.take(n)
+	}
+	p.findPrivate(ctx)
+	a.printNotTaken(p)
+	if len(p.hosts) == 0 {
+		e := wire.Errorf(wire.CodeBadRequest, "No new host can be taken over; nothing was changed.")
+		e.NextStep = "Look at what is said of each; yett add ssh adds a host by hand."
+		return e
+	}
+	if !o.noKeys && !o.dry {
+		defer p.wipe()
+		if err := a.readKeys(ctx, p, o.keyPassphrase); err != nil {
+			return err
+		}
+	}
+	return a.applyImport(ctx, conn, p, []byte(file.File), o)
+}
+
+// readSSH reads the configuration and the known hosts of the account.
+func readSSH(o importOptions) (*importPlan, error) {
+	me, err := user.Current()
+	if err != nil {
+		return nil, fmt.Errorf("naming the account: %w", err)
+	}
+	p := &importPlan{home: me.HomeDir, account: me.Username}
+	if p.config, err = sshconfig.Read(orElse(o.config, filepath.Join(me.HomeDir, ".ssh", "config")), me.HomeDir); err != nil {
+		if errors.Is(err, os.ErrNotExist) {
+			e := wire.Errorf(wire.CodeBadRequest, "There is no configuration of ssh: %s.", approval.Escape(err.Error(), 300))
+			e.NextStep = "Name it with --config; or add a host by hand: yett add ssh."
+			return nil, e
+		}
+		return nil, cannotRead(err)
+	}
+	files := o.knownHosts
+	if len(files) == 0 {
+		if files, err = knownHostsFiles(); err != nil {
+			return nil, err
+		}
+	}
+	if p.known, err = sshconfig.ReadKnown(files...); err != nil {
+		return nil, cannotRead(err)
+	}
+	for _, n := range append(p.config.Notes, p.known.Notes...) {
+		p.other = append(p.other, noCounterpart{Directive: n.Text, File: n.File, Line: n.Line, Why: "it was not understood"})
+	}
+	return p, nil
+}
+
+// applyImport shows the difference and takes the proof for it and for the keys.
+func (a *app) applyImport(ctx context.Context, conn *client.Conn, p *importPlan, file []byte, o importOptions) error {
+	look, _, err := preset.Find("ssh")
+	if err != nil {
+		return err
+	}
+	tables, err := p.tables(look.Commands, o.commands)
+	if err != nil {
+		return fmt.Errorf("writing the tables: %w", err)
+	}
+	if file = bytes.TrimRight(file, "\n"); len(file) > 0 {
+		file = append(file, "\n\n"...)
+	}
+	request := wire.AccessApply{File: string(file) + string(tables), DryRun: true}
+	var r wire.AccessApplied
+	if err := call(ctx, conn, wire.MethodAccessApply, request, nil, &r); err != nil {
+		return err
+	}
+	if !a.json {
+		fmt.Fprint(a.stdout, r.Difference)
+	}
+	done := imported{Hosts: p.hosts, Keys: p.keys, LeftOut: notNil(p.leftOut), NotTaken: notNil(p.other), Difference: r.Difference}
+	if !o.dry {
+		request.DryRun = false
+		if err := a.prove(ctx, conn, wire.MethodAccessApply, request, nil); err != nil {
+			return err
+		}
+		done.Applied = true
+		for _, k := range p.keys {
+			if k.value == nil {
+				continue
+			}
+			if err := a.prove(ctx, conn, wire.MethodSecretSet, wire.SecretSet{Name: k.Name, Value: k.value, Keep: true}, nil); err != nil {
+				return notStored(k.Name, err)
+			}
+		}
+	}
+	if a.json {
+		return printJSON(a.stdout, done)
+	}
+	a.printImported(p, o)
+	return nil
+}
+
+func notNil[T any](list []T) []T {
+	if list == nil {
+		return []T{}
+	}
+	return list
+}
+
+func (a *app) printImported(p *importPlan, o importOptions) {
+	if o.dry {
+		fmt.Fprintln(a.stdout, "Nothing was applied: this is what it would change.")
+		return
+	}
+	fmt.Fprintf(a.stdout, "%s taken over.\n", howMany(len(p.hosts), "host"))
+	for _, k := range p.keys {
+		if k.value == nil {
+			fmt.Fprintf(a.stdout, "%s has no value yet: yett secret set %s < %s\n", k.Name, k.Name, approval.Printable(k.File))
+			continue
+		}
+		fmt.Fprintf(a.stdout, "%s has its value. Programs of your account can still read %s: yett adopt helps to put it away.\n", k.Name, approval.Printable(k.File))
+	}
+}
+
+// printNotTaken names everything that does not come over.
+func (a *app) printNotTaken(p *importPlan) {
+	if a.json {
+		return
+	}
+	for _, l := range p.leftOut {
+		a.note("left out: %s: %s", approval.Printable(l.Host), approval.Printable(l.Why))
+	}
+	for _, o := range p.other {
+		where := ""
+		if o.File != "" {
+			where = o.File + ":" + strconv.Itoa(o.Line)
+		}
+		if len(o.Hosts) > 0 {
+			where = strings.TrimPrefix(where+", for "+strings.Join(o.Hosts, " "), ", ")
+		}
+		a.note("not taken over: %s (%s): %s", approval.Printable(o.Directive), approval.Printable(where), approval.Printable(o.Why))
+	}
+}
+
+// readKeys reads every key before anything is changed.
+func (a *app) readKeys(ctx context.Context, p *importPlan, fd int) error {
+	var phrase []byte
+	defer func() { clear(phrase) }()
+	for _, k := range p.keys {
+		text, err := readKeyFile(k.File)
+		if err != nil {
+			return badKey(approval.Printable(k.File), err)
+		}
+		if k.value, err = a.openKeyOnce(ctx, k.File, text, fd, &phrase); err != nil {
+			return badKey(approval.Printable(k.File), err)
+		}
+	}
+	return nil
+}
+
+func (p *importPlan) wipe() {
+	for _, k := range p.keys {
+		clear(k.value)
+	}
+}
+
+// resolveTime bounds the look at where a name leads.
+const resolveTime = 2 * time.Second
+
+// findPrivate marks the hosts that lie in a private network: the person sees it
+// in the difference. Those behind a jump host are not reached from here.
+func (p *importPlan) findPrivate(ctx context.Context) {
+	rule := dialrule.Rule{OwnPorts: func() []int { return nil }}
+	for _, h := range p.hosts {
+		if len(h.Jump) > 0 {
+			continue
+		}
+		name, _, err := net.SplitHostPort(h.Address)
+		if err != nil {
+			continue
+		}
+		if _, err := netip.ParseAddr(name); err == nil {
+			continue // it says so by itself
+		}
+		look, cancel := context.WithTimeout(ctx, resolveTime)
+		addrs, err := net.DefaultResolver.LookupNetIP(look, "ip", name)
+		cancel()
+		for _, addr := range addrs {
+			h.private = h.private || err == nil && rule.Check(netip.AddrPortFrom(addr, 22)) != nil
+		}
+	}
+}
