@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/yett-broker/yett/internal/action"
 )
 
 const kindsFile = `
@@ -190,4 +192,90 @@ func authority(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+}
+
+// TestH09_TokenEndpointIsTheBrokers: no capability leads to where values are
+// exchanged, in whatever spelling a server may read it.
+func TestH09_TokenEndpointIsTheBrokers(t *testing.T) {
+	p, err := Parse([]byte(kindsFile + `
+[credential.id]
+kind   = "bearer"
+origin = "https://id.example"
+
+[capability."http:id"]
+credential = "id"
+methods    = ["GET", "POST"]
+paths      = ["/oauth2/**", "/OAuth2/**"]
+confirm    = "each"
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	decide := func(path string) Decision {
+		h, r := action.NewHTTP(action.HTTPInput{Method: "POST", Path: path})
+		if r != nil {
+			t.Fatalf("%s: %s", path, r.Detail)
+		}
+		return p.Decide(func(string) bool { return true }, action.Request{Capability: "http:id", HTTP: h})
+	}
+	for _, path := range []string{"/oauth2/token", "/oauth2/token/", "/OAuth2/Token", "/oauth2/%74oken"} {
+		if d := decide(path); d.Allowed || !strings.Contains(d.Detail, "token endpoint") {
+			t.Errorf("%s: %+v", path, d)
+		}
+	}
+	for _, path := range []string{"/oauth2/tokens", "/oauth2/userinfo"} {
+		if d := decide(path); !d.Allowed {
+			t.Errorf("%s: %+v", path, d)
+		}
+	}
+}
+
+// TestH10_OwnPlace: what stands where the credential does is outside of every
+// capability, in whatever spelling; the same names are free elsewhere.
+func TestH10_OwnPlace(t *testing.T) {
+	file := kindsFile
+	for _, name := range []string{"jira", "maps", "bucket", "crm"} {
+		file += "\n[capability.\"http:" + name + "\"]\ncredential = \"" + name + "\"\nmethods = [\"GET\"]\npaths = [\"/**\"]\nconfirm = \"each\"\n"
+	}
+	p, err := Parse([]byte(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		capability string
+		query      string
+		header     string
+		allowed    bool
+	}{
+		{"maps", "api_key", "", false},
+		{"maps", "API-Key", "", false},
+		{"maps", "api.key[]", "", false},
+		{"maps", "apikey", "", true},
+		{"jira", "api_key", "", true},
+		{"bucket", "X-Amz-Signature", "", false},
+		{"bucket", "x_amz_credential", "", false},
+		{"bucket", "", "x-amz-date", false},
+		{"bucket", "", "X_Amz_Security_Token", false},
+		{"bucket", "", "X-Amz-Content-SHA256", false},
+		{"bucket", "list-type", "X-Amz-Acl", true},
+		{"crm", "access_token", "", false},
+		{"crm", "Access-Token", "", false},
+		{"crm", "scope", "X-Amz-Date", true},
+	} {
+		in := action.HTTPInput{Method: "GET", Path: "/x"}
+		if c.query != "" {
+			in.Query = map[string][]string{c.query: {"mine"}}
+		}
+		if c.header != "" {
+			in.Headers = map[string]string{c.header: "mine"}
+		}
+		h, r := action.NewHTTP(in)
+		if r != nil {
+			t.Fatalf("%+v: %s", c, r.Detail)
+		}
+		d := p.Decide(func(string) bool { return true }, action.Request{Capability: "http:" + c.capability, HTTP: h})
+		if d.Allowed != c.allowed || !c.allowed && !strings.Contains(d.Detail, "belongs to the credential") {
+			t.Errorf("%+v: %+v", c, d)
+		}
+	}
 }

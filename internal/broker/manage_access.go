@@ -3,6 +3,7 @@ package broker
 import (
 	"bytes"
 	"errors"
+	"reflect"
 	"slices"
 
 	"github.com/yett-broker/yett/internal/access"
@@ -195,6 +196,14 @@ func (o *operator) replacePolicy(next *access.Policy, text []byte, over *access.
 	return voided, nil
 }
 
+// sameCredential reports whether a credential is declared alike: other scopes, a
+// proxy or another kind make a grant another one, though no card shows them.
+func sameCredential(old, next *access.Policy, name string) bool {
+	a, _ := old.Credential(name)
+	b, _ := next.Credential(name)
+	return reflect.DeepEqual(a, b)
+}
+
 // changedCapabilities names the capabilities of old that next lacks or that
 // read differently on a card.
 func changedCapabilities(old, next *access.Policy) []string {
@@ -202,7 +211,7 @@ func changedCapabilities(old, next *access.Policy) []string {
 	for _, c := range old.Capabilities() {
 		n, ok := next.Capability(c.Name)
 		if !ok || n.Confirm != c.Confirm || n.Repeat != c.Repeat ||
-			!bytes.Equal(marshal(cardCapability(old, c.Name)), marshal(cardCapability(next, c.Name))) {
+			!bytes.Equal(marshal(cardCapability(old, c.Name)), marshal(cardCapability(next, c.Name))) || !sameCredential(old, next, c.Credential) {
 			changed = append(changed, c.Name)
 		}
 	}
