@@ -18,6 +18,7 @@ import (
 	"github.com/yett-broker/yett/internal/broker"
 	"github.com/yett-broker/yett/internal/endpoint"
 	"github.com/yett-broker/yett/internal/httpexec"
+	"github.com/yett-broker/yett/internal/ledger"
 	"github.com/yett-broker/yett/internal/peer"
 	"github.com/yett-broker/yett/internal/session"
 	"github.com/yett-broker/yett/internal/sshexec"
@@ -197,6 +198,9 @@ func cannotBeReached(loc endpoint.Location, err error) error {
 func ledgerUnusable(err error) error {
 	e := wire.Errorf(wire.CodeInternal, "The ledger cannot be used: %v.", err)
 	e.NextStep = "Repair the file's permissions or make room on the disk; nothing is done without a ledger."
+	if errors.Is(err, ledger.ErrInUse) {
+		e.NextStep = "Another broker has it: use that one, or stop it first."
+	}
 	return e
 }
 
