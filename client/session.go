@@ -114,6 +114,27 @@ func (s *Session) Body(ctx context.Context, ref string, offset, limit int64) (Bo
 	return r, err
 }
 
+// Search says what to look for in a body: lines that match Grep, an RE2
+// expression, or the values that JSON leads to, a JSON pointer in which a step
+// of * is every element. One of them is set.
+type Search struct {
+	Grep    *string
+	Context *int // lines around a match; nil: none
+	Matches *int // how many are enough; nil: 100
+	JSON    *string
+}
+
+// SearchBody looks through a body of this session, by lines from offset on. The
+// bytes of the result are what was found, at most limit of them.
+func (s *Session) SearchBody(ctx context.Context, ref string, search Search, offset, limit int64) (BodyResult, error) {
+	var r BodyResult
+	err := s.call(ctx, wire.MethodOperationBody, func(n int64) any {
+		return wire.OperationBody{SessionID: s.ID(), Sequence: n, BodyRef: ref, Offset: offset, Limit: limit,
+			Grep: search.Grep, Context: search.Context, Matches: search.Matches, JSON: search.JSON}
+	}, &r)
+	return r, err
+}
+
 // Close ends the session; the channel stays.
 func (s *Session) Close(ctx context.Context) error {
 	return s.call(ctx, wire.MethodSessionClose, func(n int64) any {

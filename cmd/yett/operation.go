@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/yett-broker/yett/internal/action"
+	"github.com/yett-broker/yett/internal/bodies"
 	"github.com/yett-broker/yett/internal/ledger"
 	"github.com/yett-broker/yett/internal/wire"
 )
@@ -21,13 +22,24 @@ func newOperation(a *app) *cobra.Command {
 }
 
 func newOperationShow(a *app) *cobra.Command {
-	return &cobra.Command{
+	body, stream := false, bodies.Body
+	c := &cobra.Command{
 		Use:   "show ID",
-		Short: "Show one operation with its rows",
-		Long:  "Shows the state of one operation and its rows of the ledger: the intent, the end, and\nwhat a person said about it.",
-		Args:  cobra.ExactArgs(1),
-		RunE:  func(c *cobra.Command, args []string) error { return a.showOperation(c.Context(), args[0]) },
+		Short: "Show one operation with its rows, or what it answered",
+		Long: "Shows the state of one operation and its rows of the ledger: the intent, the end, and\n" +
+			"what a person said about it. With --body, and your proof, the body of its answer goes to\n" +
+			"standard output as long as it is kept; on a terminal only what draws itself.",
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if body || c.Flags().Changed("stream") {
+				return a.showBody(c.Context(), args[0], stream)
+			}
+			return a.showOperation(c.Context(), args[0])
+		},
 	}
+	c.Flags().BoolVar(&body, "body", false, "write the body of the answer, or standard output")
+	c.Flags().StringVar(&stream, "stream", bodies.Body, "another one: stderr, stdout-tail or stderr-tail")
+	return c
 }
 
 func (a *app) showOperation(ctx context.Context, id string) error {
@@ -49,6 +61,9 @@ func (a *app) showOperation(ctx context.Context, id string) error {
 		if err := rows.print(raw, row); err != nil {
 			return err
 		}
+	}
+	for _, s := range op.Bodies {
+		fmt.Fprintf(a.stdout, "%s: yett operation show %s --stream %s\n", s, printable(op.OperationID), s)
 	}
 	if op.State == string(action.Indeterminate) && op.ResolvedRow == 0 {
 		fmt.Fprintf(a.stdout, "next: check at the other side, then yett operation resolve %s --happened, or --did-not-happen\n", printable(op.OperationID))

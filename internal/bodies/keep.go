@@ -198,6 +198,17 @@ func (s *Store) has(name Name, now time.Time) (sealed []byte, kept bool) {
 	return s.fresh.sealed[name], e != nil && now.Sub(e.at) <= s.MaxAge
 }
 
+// StreamsOf lists which bodies of an action are kept.
+func (s *Store) StreamsOf(row int64, session string) []string {
+	kept := []string{}
+	for _, stream := range Streams() {
+		if _, ok := s.has(Name{row, session, stream}, time.Now()); ok {
+			kept = append(kept, stream)
+		}
+	}
+	return kept
+}
+
 // Kept says how many bodies there are and what they take on disk.
 func (s *Store) Kept() (bodies int, bytes int64) {
 	s.mu.Lock()

@@ -98,7 +98,8 @@ func bodyNamed(ref, session string) (bodies.Name, bool) {
 
 // readBody reads a piece of a body of this session.
 func (ch *channel) readBody(s *session.Session, m wire.OperationBody) (any, *wire.Error) {
-	if fail := checkPiece(m.Offset, m.Limit); fail != nil {
+	search, fail := newSearch(m)
+	if fail != nil {
 		return nil, fail
 	}
 	name, ok := bodyNamed(m.BodyRef, s.ID)
@@ -110,6 +111,9 @@ func (ch *channel) readBody(s *session.Session, m wire.OperationBody) (any, *wir
 		return nil, fail
 	}
 	defer r.Close()
+	if search != nil {
+		return ch.b.search(r, search)
+	}
 	return ch.b.piece(r, m.Offset, m.Limit)
 }
 

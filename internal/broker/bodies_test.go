@@ -92,3 +92,36 @@ func TestABodyThatIsNotKept(t *testing.T) {
 		t.Errorf("%q, %q", ref, why)
 	}
 }
+
+func TestSearchesThatAreRefused(t *testing.T) {
+	b := withBodies(t)
+	b.searches = make(chan struct{}, 1)
+	ch, own := &channel{b: b}, &session.Session{ID: "s_1"}
+	ref := keepBody(t, b, "s_1", 1, bodies.Body, []byte("{\"a\": [1, 2]}\nx"))
+	grep, pointer, none, many, bad := "a", "/a/*", 0, 1001, "("
+	for name, m := range map[string]wire.OperationBody{
+		"both":                {Grep: &grep, JSON: &pointer, Limit: 1 << 16},
+		"context without":     {Context: &none, Limit: 1 << 16},
+		"matches with json":   {JSON: &pointer, Matches: &many, Limit: 1 << 16},
+		"no room":             {Grep: &grep, Limit: bodies.MinShown - 1},
+		"too many":            {Grep: &grep, Matches: &many, Limit: 1 << 16},
+		"none":                {Grep: &grep, Matches: &none, Limit: 1 << 16},
+		"no expression":       {Grep: &bad, Limit: 1 << 16},
+		"no pointer":          {JSON: &grep, Limit: 1 << 16},
+		"an offset with json": {JSON: &pointer, Offset: 1, Limit: 1 << 16},
+		"a negative offset":   {Grep: &grep, Offset: -1, Limit: 1 << 16},
+		"not JSON":            {JSON: &pointer, Limit: 1 << 16},
+	} {
+		m.BodyRef = ref
+		if _, fail := ch.readBody(own, m); fail == nil || fail.Code != wire.CodeBadRequest {
+			t.Errorf("%s: %v", name, fail)
+		}
+	}
+	got, fail := ch.readBody(own, wire.OperationBody{BodyRef: ref, Grep: &grep, Limit: 1 << 16})
+	if fail != nil {
+		t.Fatal(fail)
+	}
+	if raw := string(marshal(got)); !strings.Contains(raw, `"eof":true,"matches":1`) || strings.Contains(raw, "next_offset") {
+		t.Error(raw)
+	}
+}

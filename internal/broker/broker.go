@@ -77,6 +77,7 @@ type Broker struct {
 	instance string
 	queue    *approval.Queue
 	sessions *session.Table
+	searches chan struct{} // bounds how many bodies are searched at once
 	ops      *operations
 	shares   *shares
 	tokens   *tokens
@@ -129,7 +130,7 @@ func New(c Config) (*Broker, error) {
 	}
 	instance := action.NewID("b_")
 	return &Broker{Config: c, instance: instance, queue: approval.NewQueue(instance, c.Clock),
-		sessions: session.NewTable(c.Clock), ops: newOperations(), shares: newShares(), tokens: newTokens(), stop: make(chan struct{}),
+		sessions: session.NewTable(c.Clock), searches: make(chan struct{}, searchesAtOnce), ops: newOperations(), shares: newShares(), tokens: newTokens(), stop: make(chan struct{}),
 		channels: map[*channel]struct{}{}, pages: map[*Page]struct{}{}, deriving: make(chan struct{}, 1)}, nil
 }
 

@@ -429,5 +429,5 @@ func isManagement(m string) bool {
 		return true
 	}
 	return m == wire.MethodSessionList || m == wire.MethodSessionPaused || m == wire.MethodSessionRevoke || m == wire.MethodAccessApply || m == wire.MethodAccessShow ||
-		m == wire.MethodAccessText || m == wire.MethodAccessTest || m == wire.MethodOperationShow || m == wire.MethodOperationSettle
+		m == wire.MethodAccessText || m == wire.MethodAccessTest || m == wire.MethodOperationShow || m == wire.MethodOperationShowBody || m == wire.MethodOperationSettle
 }

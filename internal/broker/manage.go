@@ -59,6 +59,8 @@ func (o *operator) manage(method string, m wire.Managed) (any, *wire.Error) {
 		return o.showQuarantine()
 	case wire.MethodOperationShow:
 		return managed(m, o.showOperation)
+	case wire.MethodOperationShowBody:
+		return managed(m, o.showBody)
 	case wire.MethodActivityList:
 		return managed(m, o.listActivity)
 	case wire.MethodAccessShow:

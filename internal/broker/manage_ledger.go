@@ -109,7 +109,8 @@ func (o *operator) showOperation(r wire.OperationID) (any, *wire.Error) {
 		return nil, noOperation()
 	}
 	shown := wire.OperationShown{OperationID: op.ID, State: string(op.State), Code: op.Code, SessionID: op.Session,
-		Unsafe: op.Unsafe, CreatedAt: op.CreatedAt, IntentRow: op.Intent, LastRow: op.LastRow, ResolvedRow: op.Resolved}
+		Unsafe: op.Unsafe, CreatedAt: op.CreatedAt, IntentRow: op.Intent, LastRow: op.LastRow, ResolvedRow: op.Resolved,
+		Bodies: o.b.Bodies.StreamsOf(op.Intent, op.Session)}
 	ctx, cancel := context.WithTimeout(context.Background(), ledgerTime)
 	defer cancel()
 	before := int64(0)

@@ -24,6 +24,8 @@ func (c *call) body(ctx context.Context, s *client.Session, name, ref string, si
 	switch {
 	case size == 0:
 		return []string{name + ": empty"}
+	case ref == "":
+		return []string{fmt.Sprintf("%s: %d bytes, which could not be kept", name, size)}
 	case size > inlineBody:
 		return elsewhere("long")
 	}

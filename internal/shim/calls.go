@@ -10,7 +10,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/yett-broker/yett/client"
-	"github.com/yett-broker/yett/internal/wire"
 )
 
 // replyMargin is what a reply may take beyond the wait that was asked for.
@@ -209,33 +208,4 @@ func (a *attachment) ask(ctx context.Context, s *client.Session, capabilities []
 		a.mu.Unlock()
 	}
 	return r, err
-}
-
-func readResult(ctx context.Context, c *call) *mcp.CallToolResult {
-	var in struct {
-		BodyRef string `json:"body_ref"`
-		Offset  int64  `json:"offset" wire:"optional"`
-		Limit   *int64 `json:"limit" wire:"optional"`
-	}
-	if bad := decode(c.arguments, &in); bad != nil {
-		return badCall(bad)
-	}
-	limit := int64(inlineBody)
-	if in.Limit != nil {
-		limit = *in.Limit
-	}
-	if in.Offset < 0 || limit < 1 || limit > wire.MaxBodyChunk {
-		return badCall(&badArguments{"offset must be at least 0, limit from 1 to 524288"})
-	}
-	s, no := c.session(ctx)
-	if no != nil {
-		return no
-	}
-	wctx, cancel := within(ctx, 0)
-	defer cancel()
-	b, err := s.Body(wctx, in.BodyRef, in.Offset, limit)
-	if err != nil {
-		return c.failed(err, noEffect)
-	}
-	return bodyPiece(in.BodyRef, in.Offset, b)
 }

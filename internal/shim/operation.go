@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -106,8 +108,15 @@ func (c *call) completed(ctx context.Context, s *client.Session, op client.Opera
 
 func (c *call) httpResult(ctx context.Context, s *client.Session, op client.Operation, r client.HTTPResult) *mcp.CallToolResult {
 	lines := []string{fmt.Sprintf("completed: HTTP %d %s (operation %s).", r.Status, http.StatusText(r.Status), op.OperationID)}
+	if again := retryAfter(r); again != "" {
+		lines = append(lines, again)
+	}
 	if r.Truncated {
-		lines = append(lines, "The body was cut off at the broker's limit.")
+		why := "it was cut off at the broker's limit"
+		if r.Partial != "" {
+			why = r.Partial
+		}
+		lines = append(lines, "The body is partial: "+why+".")
 	}
 	if r.Redacted > 0 {
 		lines = append(lines, echoes(r.Redacted))
@@ -115,11 +124,30 @@ func (c *call) httpResult(ctx context.Context, s *client.Session, op client.Oper
 	if r.Withheld != "" {
 		lines = append(lines, "The body is withheld: "+r.Withheld)
 	}
+	if r.NotKept != "" {
+		lines = append(lines, fmt.Sprintf("The body of the answer cannot be read: %s. The action is done; do not repeat it for that alone.", r.NotKept))
+	}
 	lines = append(lines, compact(op))
 	if r.BodyRef != "" {
 		lines = append(lines, c.body(ctx, s, "body", r.BodyRef, r.Size)...)
 	}
 	return text(false, lines...)
+}
+
+// retryAfter says when to ask again, where the other side says so. The value
+// stands in a text of ours only if it is a number or a date.
+func retryAfter(r client.HTTPResult) string {
+	if r.Status != http.StatusTooManyRequests && r.Status != http.StatusServiceUnavailable {
+		return ""
+	}
+	after := r.Headers["Retry-After"]
+	if n, err := strconv.ParseUint(after, 10, 31); err == nil {
+		return fmt.Sprintf("The other side asks to wait: repeat the request after %d seconds, not before.", n)
+	}
+	if at, err := http.ParseTime(after); err == nil {
+		return "The other side asks to wait: repeat the request after " + at.UTC().Format(time.RFC1123) + ", not before."
+	}
+	return "The other side is busy or limits requests: wait before you repeat the request."
 }
 
 func echoes(n int) string {

@@ -69,11 +69,16 @@ func tools() []tool {
 		{
 			name: "read_result",
 			description: "Read a body that a result named by reference (body_ref, stdout_ref, stderr_ref): large ones piece by piece, binary ones as base64. " +
+				"To find something in a large body, give grep (lines that match, with their numbers) or json (values of a JSON document) instead of reading all of it. " +
 				"References are valid in the session that made them.",
 			schema: `{"type":"object","properties":{` +
 				`"body_ref":{"type":"string","description":"The body_ref, stdout_ref or stderr_ref of a result."},` +
 				`"offset":{"type":"integer","minimum":0,"description":"First byte to read; default 0."},` +
-				`"limit":{"type":"integer","minimum":1,"maximum":524288,"description":"Most bytes to read; default 65536."}` +
+				`"limit":{"type":"integer","minimum":1,"maximum":524288,"description":"Most bytes to read or show; default 65536."},` +
+				`"grep":{"type":"string","description":"An RE2 expression, for example (?i)error|timeout. Shows number:line of each match from offset on."},` +
+				`"context":{"type":"integer","minimum":0,"maximum":10,"description":"With grep: lines shown before and after each match; default 0."},` +
+				`"matches":{"type":"integer","minimum":1,"maximum":1000,"description":"With grep: how many matches are enough; default 100."},` +
+				`"json":{"type":"string","description":"A JSON pointer, instead of grep: /items/0/name; a step of * is every element: /items/*/id. Shows one value a line."}` +
 				`},"required":["body_ref"],"additionalProperties":false}`,
 			readOnly: true,
 			run:      readResult,

@@ -11,33 +11,34 @@ import (
 // release; only broker.status and broker.stop keep their shape across
 // versions.
 const (
-	MethodBrokerStatus    = "broker.status"
-	MethodBrokerStop      = "broker.stop"
-	MethodVaultChallenge  = "vault.challenge"
-	MethodVaultUnlock     = "vault.unlock"
-	MethodVaultLock       = "vault.lock"
-	MethodVaultPause      = "vault.pause"
-	MethodSecretList      = "secret.list"
-	MethodSecretSet       = "secret.set"
-	MethodSecretRotate    = "secret.rotate"
-	MethodSecretRemove    = "secret.remove"
-	MethodAccessApply     = "access.apply"
-	MethodAccessShow      = "access.show"
-	MethodAccessText      = "access.text" // the file that is applied, by proof
-	MethodAccessTest      = "access.test" // what would be said to one action
-	MethodApprovalList    = "approval.list"
-	MethodApprovalApprove = "approval.approve"
-	MethodApprovalDeny    = "approval.deny"
-	MethodSessionList     = "session.list"
-	MethodSessionRevoke   = "session.revoke"
-	MethodSessionPaused   = "session.paused" // what an unlocking would resume
-	MethodActivityList    = "activity.list"
-	MethodActivityRead    = "activity.read" // opens reading on this channel by proof
-	MethodLedgerFound     = "ledger.found"  // what was found changed
-	MethodLedgerAccept    = "ledger.acknowledge"
-	MethodLedgerExport    = "ledger.export" // opens reading, and records that the ledger was exported
-	MethodOperationShow   = "operation.show"
-	MethodOperationSettle = "operation.resolve"
+	MethodBrokerStatus      = "broker.status"
+	MethodBrokerStop        = "broker.stop"
+	MethodVaultChallenge    = "vault.challenge"
+	MethodVaultUnlock       = "vault.unlock"
+	MethodVaultLock         = "vault.lock"
+	MethodVaultPause        = "vault.pause"
+	MethodSecretList        = "secret.list"
+	MethodSecretSet         = "secret.set"
+	MethodSecretRotate      = "secret.rotate"
+	MethodSecretRemove      = "secret.remove"
+	MethodAccessApply       = "access.apply"
+	MethodAccessShow        = "access.show"
+	MethodAccessText        = "access.text" // the file that is applied, by proof
+	MethodAccessTest        = "access.test" // what would be said to one action
+	MethodApprovalList      = "approval.list"
+	MethodApprovalApprove   = "approval.approve"
+	MethodApprovalDeny      = "approval.deny"
+	MethodSessionList       = "session.list"
+	MethodSessionRevoke     = "session.revoke"
+	MethodSessionPaused     = "session.paused" // what an unlocking would resume
+	MethodActivityList      = "activity.list"
+	MethodActivityRead      = "activity.read" // opens reading on this channel by proof
+	MethodLedgerFound       = "ledger.found"  // what was found changed
+	MethodLedgerAccept      = "ledger.acknowledge"
+	MethodLedgerExport      = "ledger.export" // opens reading, and records that the ledger was exported
+	MethodOperationShow     = "operation.show"
+	MethodOperationShowBody = "operation.show_body"
+	MethodOperationSettle   = "operation.resolve"
 )
 
 // Empty is the parameters or the result of a method that has none.
@@ -304,6 +305,15 @@ type OperationShown struct {
 	LastRow     int64             `json:"last_row"`
 	ResolvedRow int64             `json:"resolved_row"`
 	Rows        []json.RawMessage `json:"rows"`
+	Bodies      []string          `json:"bodies"` // what can still be read of its result
+}
+
+// OperationShowBody asks for a piece of a body of an operation.
+type OperationShowBody struct {
+	OperationID string `json:"operation_id"`
+	Stream      string `json:"stream"` // body, stderr, stdout-tail or stderr-tail
+	Offset      int64  `json:"offset"`
+	Limit       int64  `json:"limit"`
 }
 
 // OperationResolve is what a person says became of an action whose outcome is

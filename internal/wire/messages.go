@@ -330,18 +330,28 @@ type NotSent struct {
 	NextStep string `json:"next_step,omitempty"`
 }
 
-// OperationBody reads a piece of a body.
+// OperationBody reads a piece of a body, or searches in it: with Grep for lines,
+// with JSON for values.
 type OperationBody struct {
 	SessionID string `json:"session_id"`
 	Sequence  int64  `json:"sequence"`
 	BodyRef   string `json:"body_ref"`
 	Offset    int64  `json:"offset"`
 	Limit     int64  `json:"limit"`
+
+	Grep    *string `json:"grep,omitempty" wire:"optional"`    // an RE2 expression
+	Context *int    `json:"context,omitempty" wire:"optional"` // lines around a match, with Grep
+	Matches *int    `json:"matches,omitempty" wire:"optional"` // how many are enough, with Grep
+	JSON    *string `json:"json,omitempty" wire:"optional"`    // a JSON pointer; * is every element
 }
 
-// OperationBodyResult answers operation.body.
+// OperationBodyResult answers operation.body. Of a search the bytes are what was
+// found, eof says that this is everything, and the two last members are there.
 type OperationBodyResult struct {
 	BytesBase64 []byte `json:"bytes_base64"`
 	Size        int64  `json:"size"` // of the whole body, in bytes
 	EOF         bool   `json:"eof"`
+
+	Matches    *int   `json:"matches,omitempty"`
+	NextOffset *int64 `json:"next_offset,omitempty"` // where a search by lines goes on
 }
