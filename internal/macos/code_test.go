@@ -176,3 +176,79 @@ func FuzzParseSignature(f *testing.F) {
 		}
 	})
 }
+
+// sign makes a signature over one page of code, as codesign(1) lays it out:
+// the directory, a blob of requirements (slot 2), one of entitlements (slot 5)
+// and the CMS blob, which no directory covers.
+func sign(page []byte) []byte {
+	blob := func(magic uint32, body string) []byte {
+		b := binary.BigEndian.AppendUint32(nil, magic)
+		return append(binary.BigEndian.AppendUint32(b, uint32(8+len(body))), body...)
+	}
+	requirements, entitlements := blob(0xfade0c01, "\x00\x00\x00\x00"), blob(0xfade7171, "<plist/>")
+	const id, specials, size = "com.example.agent\x00", 5, 32
+	hashAt := headerSize + len(id) + specials*size
+	d := make([]byte, hashAt+size)
+	put := func(at int, w uint32) { binary.BigEndian.PutUint32(d[at:], w) }
+	put(0, magicCodeDirectory)
+	put(4, uint32(len(d)))
+	put(8, 0x20001)
+	put(16, uint32(hashAt))
+	put(20, headerSize)
+	put(24, specials)
+	put(28, 1)
+	put(32, uint32(len(page)))
+	d[36], d[37], d[39] = size, 2, 12
+	copy(d[headerSize:], id)
+	slot := func(n int, of []byte) {
+		sum := sha256.Sum256(of)
+		copy(d[hashAt-n*size:], sum[:])
+	}
+	slot(2, requirements)
+	slot(5, entitlements)
+	slot(0, page)
+	blobs := []struct {
+		slot uint32
+		b    []byte
+	}{{slotCodeDirectory, d}, {2, requirements}, {5, entitlements}, {slotSignature, blob(0xfade0b01, "who signed")}}
+	head, body := binary.BigEndian.AppendUint32(nil, uint32(len(blobs))), []byte(nil)
+	for _, x := range blobs {
+		head = binary.BigEndian.AppendUint32(head, x.slot)
+		head = binary.BigEndian.AppendUint32(head, uint32(12+8*len(blobs)+len(body)))
+		body = append(body, x.b...)
+	}
+	out := binary.BigEndian.AppendUint32(nil, magicSuperBlob)
+	out = binary.BigEndian.AppendUint32(out, uint32(8+len(head)+len(body)))
+	return append(append(out, head...), body...)
+}
+
+// TestBlobsOfASignature: each byte counts, but for the CMS blob, which
+// Security.framework checks; zeros may follow, and nothing else.
+func TestBlobsOfASignature(t *testing.T) {
+	raw := sign([]byte("code"))
+	was, err := parseSignature(raw)
+	if err != nil || was.Identifier != "com.example.agent" || len(was.blobs) != 4 {
+		t.Fatalf("%+v, %v", was, err)
+	}
+	cms := bytes.Index(raw, []byte("who signed"))
+	for i := range raw {
+		raw[i] ^= 0x55
+		now, err := parseSignature(raw)
+		raw[i] ^= 0x55
+		covered := i < cms-8 || i >= cms-4 && i < cms // the magic of the CMS blob is its own, too
+		if noticed := err != nil || now.CDHash != was.CDHash; covered && !noticed {
+			t.Errorf("byte %d of %d counts for nothing", i, len(raw))
+		}
+	}
+	if _, err := parseSignature(append(bytes.Clone(raw), 0, 0, 0)); err != nil {
+		t.Errorf("padding: %v", err)
+	}
+	if _, err := parseSignature(append(bytes.Clone(raw), 0, 1)); err == nil {
+		t.Error("a byte after the signature was taken")
+	}
+	foreign := bytes.Clone(raw)
+	binary.BigEndian.PutUint32(foreign[12+8*2:], 6) // the entitlements in a slot that no digest is of
+	if _, err := parseSignature(foreign); err == nil {
+		t.Error("a blob in a slot without a digest was taken")
+	}
+}
