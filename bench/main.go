@@ -40,6 +40,7 @@ func run() int {
 	lifeOnly := flag.Bool("life", false, "measure the life of sessions only")
 	ledgerOnly := flag.Bool("ledger", false, "measure the ledger, and brokered GETs at once, only")
 	resultsOnly := flag.Bool("results", false, "measure large results only")
+	sshOnly := flag.Bool("ssh", false, "measure commands over SSH only")
 	rows := flag.Int("rows", 20_000, "rows of the ledger that is started and verified")
 	part := flag.String("part", "", "play a part of a measurement")
 	serve := flag.Bool("upstream", false, "be the upstream")
@@ -58,7 +59,7 @@ func run() int {
 	b, err := newBench()
 	if err == nil {
 		defer b.close()
-		all := !*lifeOnly && !*ledgerOnly && !*resultsOnly
+		all := !*lifeOnly && !*ledgerOnly && !*resultsOnly && !*sshOnly
 		if all {
 			err = b.measure(*rounds, *calls, *spawns)
 		}
@@ -70,6 +71,9 @@ func run() int {
 		}
 		if err == nil && (all || *resultsOnly) {
 			err = b.measureResults(3 * *rounds)
+		}
+		if err == nil && (all || *sshOnly) {
+			err = b.measureSSH(3 * *rounds)
 		}
 		if err == nil && (all || *lifeOnly) {
 			err = b.measureLife(*kills, *held)

@@ -165,7 +165,8 @@ func (s *SSHD) accept(program, conf string) {
 }
 
 func (s *SSHD) handOver(conn *net.TCPConn, program, conf string) error {
-	defer conn.Close() // sshd has its own copy
+	defer conn.Close()     // sshd has its own copy
+	conn.SetNoDelay(false) // as sshd's own listening would have it
 	file, err := conn.File()
 	if err != nil {
 		return err

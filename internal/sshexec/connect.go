@@ -34,11 +34,13 @@ type traffic struct {
 	begin time.Time
 	heard atomic.Int64 // time.Duration since begin
 	muted atomic.Bool  // what is written goes nowhere
+	ack   func()       // has what came acknowledged at once
 }
 
 func (t *traffic) Read(b []byte) (int, error) {
 	n, err := t.Conn.Read(b)
 	if n > 0 {
+		t.ack()
 		t.heard.Store(int64(time.Since(t.begin)))
 	}
 	return n, err
@@ -124,7 +126,7 @@ func (e *authError) Unwrap() error { return e.err }
 
 // handshake proves the host, then authenticates with its key and nothing else.
 func handshake(conn net.Conn, h hop) (*link, error) {
-	l := &link{traffic: &traffic{Conn: conn, begin: time.Now()}, bottom: conn}
+	l := &link{traffic: &traffic{Conn: conn, begin: time.Now(), ack: promptly(conn)}, bottom: conn}
 	l.outer = l.traffic
 	offer := &offer{}
 	c, chans, reqs, err := ssh.NewClientConn(l.traffic, h.address, &ssh.ClientConfig{
