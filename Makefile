@@ -1,15 +1,16 @@
-# build  both programs, static, into bin/
-# try    the whole job with real parts in a scratch home (YES=1 approves by itself)
-# test   everything: formatting, vet, macOS builds, all tests with the race detector
-# crash  every step of every durable write stopped or failing (long); make test takes a sample
+# build     both programs, static, into bin/
+# try       the whole job with real parts in a scratch home (YES=1 approves by itself)
+# test      everything: formatting, vet, macOS builds, all tests with the race detector
+# crash     every step of every durable write stopped or failing (long); make test takes a sample
 # controls  that each test of a control fails when the control is removed (long)
-# hosts  the released Claude Code, Codex and Gemini CLI against a stand-in for their model, offline
-#        (installs a gigabyte from npm; UPDATE=1 writes the golden files)
-# bench  what it costs, ratios first
-# package  what people install, in dist/: archives, Debian packages and their SHA256SUMS
-#        (PLATFORMS=linux/amd64,linux/arm64)
-# install  the same files below DESTDIR and PREFIX, for this platform
-# kernels  the evidence under Debian's own kernels, in virtual machines (minutes; fetches kernels by apt)
+# hosts     the released Claude Code, Codex and Gemini CLI against a stand-in for their model, offline
+#           (installs a gigabyte from npm; UPDATE=1 writes the golden files)
+# bench     what it costs, ratios first
+# package   what people install, in dist/: archives, Debian packages and their SHA256SUMS
+#           (PLATFORMS=linux/amd64,linux/arm64)
+# install   the same files below DESTDIR and PREFIX, for this platform
+# kernels   the evidence under Debian's own kernels, in virtual machines (minutes; fetches kernels by apt)
+# help      this list
 
 GO      ?= go
 YES     ?=
@@ -23,10 +24,13 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo 0.0.
 # the race detector has nothing to see there and makes SQLite ten times slower.
 ALONE := ^(TestA03_(EveryByteOfARowCounts|TamperingIsReported|EveryColumnIsReported|LastRowsInTheDatabase)|TestSpoiledJournal|TestEveryByteOfTheJournalCounts|TestVerifySeesEveryRow|TestEndedOperationsRetire|TestWhatStillDecidesStays|TestStartIsShort|TestA06_EveryStep(Stops|OfAReplayStops))$$
 
-.PHONY: build try test crash controls hosts bench package install kernels
+.PHONY: help build try test crash controls hosts bench package install kernels
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/...
+
+help:
+	@sed -n '/^# /s/^# //p; /^$$/q' $(firstword $(MAKEFILE_LIST))
 
 try: build
 	@scripts/need --optional sshd:openssh-server

@@ -128,7 +128,7 @@ func (a *app) listAmbient(ctx context.Context) error {
 	for _, u := range unread {
 		fmt.Fprintf(a.stdout, "not read: %s\n", approval.Printable(u))
 	}
-	fmt.Fprintf(a.stdout, "%d credentials that agents of this login can use without Yett; %d can be moved\n", len(found), can)
+	fmt.Fprintf(a.stdout, "%s that agents of this login can use without Yett; %d can be moved\n", howMany(len(found), "credential"), can)
 	if can > 0 {
 		fmt.Fprintf(a.stdout, "next: yett adopt %s\n", first)
 	}

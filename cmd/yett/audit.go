@@ -66,7 +66,7 @@ func (a *app) auditVerify(ctx context.Context, rows bool) error {
 		if again.checked > 0 {
 			fmt.Fprintf(a.stdout, "%s by passkey checked again\n", howMany(again.checked, "act"))
 		}
-		fmt.Fprintf(a.stdout, "%d entries, root %s: %s\n", report.Entries, report.RootHash, map[bool]string{true: "ok", false: "NOT OK"}[report.OK])
+		fmt.Fprintf(a.stdout, "%s, root %s: %s\n", howMany(int(report.Entries), "entry"), report.RootHash, map[bool]string{true: "ok", false: "NOT OK"}[report.OK])
 	}
 	if !report.OK {
 		return reported{exitFailed}

@@ -21,15 +21,10 @@ func clientFiles() []doctor.ClientFile {
 			}
 		}
 	}
-	return append(all, projectFiles...)
-}
-
-// projectFiles each name the document that says so.
-var projectFiles = []doctor.ClientFile{
-	{Client: "Claude Code", Path: ".mcp.json", Project: true},            // https://code.claude.com/docs/en/mcp
-	{Client: "Codex", Path: ".codex/config.toml", Project: true},         // https://developers.openai.com/codex/mcp
-	{Client: "Gemini CLI", Path: ".gemini/settings.json", Project: true}, // https://github.com/google-gemini/gemini-cli/blob/main/docs/tools/mcp-server.md
-	{Client: "Cursor", Path: ".cursor/mcp.json", Project: true},          // https://cursor.com/docs/context/mcp
-	{Client: "VS Code", Path: ".vscode/mcp.json", Project: true},         // https://code.visualstudio.com/docs/copilot/customization/mcp-servers
-	{Client: "opencode", Path: "opencode.json", Project: true},           // https://opencode.ai/docs/mcp-servers
+	for _, c := range install.Clients() {
+		if c.Project != "" {
+			all = append(all, doctor.ClientFile{Client: c.Name, Path: c.Project, Project: true})
+		}
+	}
+	return all
 }

@@ -104,7 +104,7 @@ func newRoot(a *app) *cobra.Command {
 		Use:   "yett",
 		Short: "Lets local agents act with credentials that they never hold",
 		Long: "Yett keeps API and SSH credentials, asks you before an agent may use them, does the\n" +
-			"HTTP and SSH actions itself and records what was done.",
+			"HTTP and SSH actions itself and records what was done. The first time: yett up.",
 		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -138,6 +138,7 @@ func newRoot(a *app) *cobra.Command {
 		newPasskey(a), newReceipt(a),
 		newUp(a), newAdd(a), newSSH(a), newTryAgent(a), newTryStranger(a), newCompletion(a), newMan(a),
 	)
+	inGroups(root)
 	usageErrors(root)
 	a.completeWords(root)
 	return root

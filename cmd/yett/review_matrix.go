@@ -74,7 +74,7 @@ func newMatrix(r *reviewed) matrix {
 		row(processOf(s), func(_ string, u use) cell { return sessionCell(s, u) })
 	}
 	if r.sessions.Hidden > 0 {
-		row(fmt.Sprintf("%d sessions that your proof would show", r.sessions.Hidden), func(_ string, u use) cell {
+		row(howMany(r.sessions.Hidden, "session")+" that your proof would show", func(_ string, u use) cell {
 			return cell{Operation: u.operation, Access: "not shown", Ends: sessionEnds}
 		})
 	}
@@ -94,7 +94,7 @@ func (r *reviewed) uses() map[string][]use {
 	all := map[string][]use{}
 	if r.policy == nil {
 		if r.secrets.Hidden > 0 {
-			name := fmt.Sprintf("%d credentials that your proof would show", r.secrets.Hidden)
+			name := howMany(r.secrets.Hidden, "credential") + " that your proof would show"
 			for _, c := range r.access {
 				all[name] = append(all[name], use{name: c.Capability,
 					operation: operationOf(scope{c.Methods, c.Paths, c.Commands, c.Direction, c.Remote, c.Local}, c.Target), each: c.Confirm == access.ConfirmEach})

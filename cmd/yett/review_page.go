@@ -60,7 +60,7 @@ func (r *reviewed) units() []fact {
 	for _, s := range r.live() {
 		units[string(s.Unit)]++
 	}
-	facts := []fact{{fmt.Sprintf("%d live sessions, %d of them paused, %d cards waiting", r.status.Sessions, r.status.Paused, r.status.Pending), fromBroker}}
+	facts := []fact{{fmt.Sprintf("%s, %d of them paused, %s waiting", howMany(r.status.Sessions, "live session"), r.status.Paused, howMany(r.status.Pending, "card")), fromBroker}}
 	if len(units) > 0 {
 		facts = append(facts, fact{"Each covers " + counted(units, "one %s"), fromSessions})
 	}
@@ -74,8 +74,8 @@ func (r *reviewed) units() []fact {
 	case len(asks) == 0:
 		facts = append(facts, fact{"No capability is applied: nothing can be granted", fromAccess})
 	default:
-		facts = append(facts, fact{fmt.Sprintf("%d capabilities can be granted; asked once for a session: %d, for each action: %d",
-			len(r.access), asks["session"], asks["each"]), fromAccess})
+		facts = append(facts, fact{fmt.Sprintf("%s can be granted; asked once for a session: %d, for each action: %d",
+			howMany(len(r.access), "capability"), asks["session"], asks["each"]), fromAccess})
 	}
 	return facts
 }
@@ -116,7 +116,7 @@ func (r *reviewed) evidence() []fact {
 // more counts the sessions that are not listed.
 func (r *reviewed) more(n int) []fact {
 	if n = max(n, 0) + r.sessions.Hidden; n > 0 {
-		return []fact{{fmt.Sprintf("%d sessions more, live or ended, are not listed here", n), fromSessions}}
+		return []fact{{"Not listed here: " + howMany(n, "session") + " more, live or ended", fromSessions}}
 	}
 	return nil
 }
@@ -189,10 +189,18 @@ func (r *reviewed) crash() []fact {
 	}
 	facts = append(facts, fact{"The ledger, which must take an intent before each action: " + approval.Printable(r.status.Ledger), fromBroker})
 	if r.proven() {
-		facts = append(facts, fact{fmt.Sprintf("In the newest %d rows: %d intents, %d outcomes, %d settled after a crash, %d torn writes", newestRows,
-			r.kinds["intent"], r.kinds["outcome"], r.kinds["recovered"], r.kinds["journal_torn"]), fromLedger})
+		facts = append(facts, fact{fmt.Sprintf("%s: %s, %s, %d settled after a crash, %s", r.newest(),
+			howMany(r.kinds["intent"], "intent"), howMany(r.kinds["outcome"], "outcome"), r.kinds["recovered"], howMany(r.kinds["journal_torn"], "torn write")), fromLedger})
 	}
 	return facts
+}
+
+// newest says which rows were counted: all, or the last of many.
+func (r *reviewed) newest() string {
+	if r.audit != nil && r.audit.Entries > newestRows {
+		return fmt.Sprintf("In the newest %d rows", newestRows)
+	}
+	return "In all rows"
 }
 
 func (r *reviewed) update() []fact {
@@ -220,22 +228,22 @@ func (r *reviewed) update() []fact {
 			older++
 		}
 	}
-	return append(facts, fact{fmt.Sprintf("%d live sessions run the yett-mcp that lies at %s, %d run one that was replaced since", same, approval.Printable(shim), older), fromKernel})
+	return append(facts, fact{fmt.Sprintf("Live sessions by the yett-mcp that lies at %s: %d; by one that was replaced since: %d", approval.Printable(shim), same, older), fromKernel})
 }
 
 func (r *reviewed) record() []fact {
 	if r.auditErr != nil {
 		return []fact{{"The ledger could not be checked: " + approval.Printable(r.auditErr.Error()), fromLedger}}
 	}
-	facts := []fact{{fmt.Sprintf("%d rows, root %s", r.audit.Entries, r.audit.RootHash), fromLedger}}
+	facts := []fact{{fmt.Sprintf("%s, root %s", howMany(int(r.audit.Entries), "row"), r.audit.RootHash), fromLedger}}
 	state := "Structure, numbers and hashes are in order"
 	if !r.audit.OK {
-		state = fmt.Sprintf("%d problems, the first: %s", len(r.audit.Problems), approval.Printable(r.audit.Problems[0]))
+		state = fmt.Sprintf("%s, the first: %s", howMany(len(r.audit.Problems), "problem"), approval.Printable(r.audit.Problems[0]))
 	}
 	facts = append(facts, fact{state, fromLedger})
 	if r.proven() {
-		facts = append(facts, fact{fmt.Sprintf("In the newest %d rows: %d decisions, %d actions denied, %d refusals", newestRows,
-			r.kinds["decision"], r.kinds["denied"], r.kinds["refused"]), fromLedger})
+		facts = append(facts, fact{fmt.Sprintf("%s: %s, %s denied, %s", r.newest(),
+			howMany(r.kinds["decision"], "decision"), howMany(r.kinds["denied"], "action"), howMany(r.kinds["refused"], "refusal")), fromLedger})
 	}
 	return facts
 }

@@ -86,11 +86,11 @@ func TestI5_EveryFactChangesThePage(t *testing.T) {
 	shows(t, before, after, "Caller evidence", fmt.Sprintf("%s: process %d, native", id, os.Getpid()))
 	shows(t, before, after, "Session begin and end", id+" is active: began ")
 	shows(t, before, after, "Session begin and end", "may use http:demo.read")
-	shows(t, before, after, "Audit record", "1 decisions")
+	shows(t, before, after, "Audit record", "1 decision,")
 
 	c.MustAct("http:demo.read", map[string]any{"method": "GET", "path": "/v1/x"})
 	before, after = next()
-	shows(t, before, after, "After a crash", "1 intents")
+	shows(t, before, after, "After a crash", "1 intent,")
 
 	b.RunPlain("revoke", id)
 	before, after = next()
@@ -186,11 +186,11 @@ func TestI5_UpdateUnderALiveSession(t *testing.T) {
 		fmt.Fprintln(in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`) // a second one says nothing
 	}
 	before := page(t, b, true)
-	if !strings.Contains(before["After an update"], "1 live sessions run the yett-mcp that lies at") {
+	if !strings.Contains(before["After an update"], "Live sessions by the yett-mcp that lies at") {
 		t.Fatalf("%s", before["After an update"])
 	}
 	replaceProgram(t, filepath.Join(dir, "yett-mcp"))
-	shows(t, before, page(t, b, true), "After an update", "1 run one that was replaced since")
+	shows(t, before, page(t, b, true), "After an update", "by one that was replaced since: 1")
 }
 
 // TestI5_ReviewWithoutProof: counts, and nothing of others.
@@ -203,7 +203,7 @@ func TestI5_ReviewWithoutProof(t *testing.T) {
 		if r.Code != 0 || strings.Contains(r.Stdout+r.Stderr, c.Session.SessionID) || strings.Contains(r.Stdout, `"demo"`) || strings.Contains(r.Stdout, "| demo |") {
 			t.Errorf("%v without a proof: exit %d\n%s%s", args, r.Code, r.Stdout, r.Stderr)
 		}
-		if !strings.Contains(r.Stdout, "1 sessions") && !strings.Contains(r.Stdout, "1 live sessions") {
+		if !strings.Contains(r.Stdout, "1 session ") && !strings.Contains(r.Stdout, "1 live session,") {
 			t.Errorf("%v does not count the session:\n%s", args, r.Stdout)
 		}
 	}

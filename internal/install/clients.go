@@ -30,14 +30,18 @@ type Client struct {
 	Name    string              `toml:"name"`
 	Files   map[string][]string `toml:"files"`
 	Marks   []string            `toml:"marks"`
-	Format  Format              `toml:"format"`
-	At      []string            `toml:"at"`
-	Entry   string              `toml:"entry"`
-	Restart string              `toml:"restart"`
-	Source  string              `toml:"source"`
-	Seen    string              `toml:"seen"`
-	Allow   []Rule              `toml:"allow"`
-	WhyNot  string              `toml:"why_not"`
+	Project string              `toml:"project"` // below a project; empty: none
+
+	ProjectSource string `toml:"project_source"`
+
+	Format  Format   `toml:"format"`
+	At      []string `toml:"at"`
+	Entry   string   `toml:"entry"`
+	Restart string   `toml:"restart"`
+	Source  string   `toml:"source"`
+	Seen    string   `toml:"seen"`
+	Allow   []Rule   `toml:"allow"`
+	WhyNot  string   `toml:"why_not"`
 }
 
 // Rule lets a client call Yett's tools without asking by itself.

@@ -37,6 +37,12 @@ func lintClient(t *testing.T, c Client) {
 			}
 		}
 	}
+	if (c.Project == "") != (c.ProjectSource == "") || c.Project != "" && !filepath.IsLocal(c.Project) {
+		t.Errorf("a project's file %q, known from %q", c.Project, c.ProjectSource)
+	}
+	if c.Project != "" {
+		lintSource(t, c.ProjectSource)
+	}
 	lintFormat(t, c.Format)
 	if len(c.Files) != 2 || len(c.At) != 2 || c.At[1] != "yett" {
 		t.Errorf("files %v, at %v", c.Files, c.At)
