@@ -139,6 +139,7 @@ func newRoot(a *app) *cobra.Command {
 		newUp(a), newAdd(a), newSSH(a), newTryAgent(a), newTryStranger(a), newCompletion(a), newMan(a),
 	)
 	inGroups(root)
+	withExamples(root)
 	usageErrors(root)
 	a.completeWords(root)
 	return root

@@ -24,6 +24,13 @@ func writePage(w io.Writer, c *cobra.Command, date time.Time) {
 		writeText(w, c.Long)
 	}
 	writeCommands(w, c)
+	if c.Example != "" {
+		io.WriteString(w, ".SH EXAMPLES\n.nf\n")
+		for line := range strings.Lines(c.Example + "\n") {
+			fmt.Fprintln(w, roff(strings.TrimSpace(line)))
+		}
+		io.WriteString(w, ".fi\n")
+	}
 	writeFlags(w, "OPTIONS", c.NonInheritedFlags())
 	writeFlags(w, "OPTIONS OF ALL COMMANDS", c.InheritedFlags())
 	if !c.HasParent() {

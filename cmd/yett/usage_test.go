@@ -151,3 +151,43 @@ func TestCompletionOfFiles(t *testing.T) {
 		t.Errorf("tried: %v", seen)
 	}
 }
+
+// TestExamplesAreRight: each line calls a command that is there, with flags and
+// arguments that it takes.
+func TestExamplesAreRight(t *testing.T) {
+	seen := 0
+	var try func(c *cobra.Command)
+	try = func(c *cobra.Command) {
+		for line := range strings.Lines(c.Example) {
+			call, _, _ := strings.Cut(strings.TrimSpace(line), " > ")
+			call, _, _ = strings.Cut(call, " < ")
+			call, _, _ = strings.Cut(call, " 3< ")
+			words := strings.Fields(call)
+			root := newRoot(&app{passFD: -1})
+			sub, rest, err := root.Find(words[1:])
+			if err == nil {
+				err = sub.ParseFlags(rest)
+			}
+			if err == nil {
+				err = sub.ValidateArgs(sub.Flags().Args())
+			}
+			if words[0] != "yett" || err != nil || !sub.Runnable() {
+				t.Errorf("%s: %s: %v", c.CommandPath(), call, err)
+			}
+			seen++
+		}
+		for _, sub := range c.Commands() {
+			try(sub)
+		}
+	}
+	root := newRoot(&app{passFD: -1})
+	try(root)
+	for path := range examples {
+		if c, _, err := root.Find(strings.Fields(path)); err != nil || c.CommandPath() != "yett "+path {
+			t.Errorf("examples of %q, which is no command", path)
+		}
+	}
+	if seen < 30 {
+		t.Errorf("%d examples", seen)
+	}
+}
