@@ -141,7 +141,7 @@ func checkNewValue(d addition) error {
 		return err
 	}
 	c, ok := policy.Credential(d.name)
-	if !ok {
+	if !ok || d.generate {
 		return nil
 	}
 	why := broker.CheckValue(c, d.value)

@@ -99,6 +99,7 @@ func printGranting(w io.Writer, g approval.Granting, oneAction bool) {
 		if c.Insecure {
 			fmt.Fprintln(w, "    INSECURE: the credential goes over plain http")
 		}
+		printHost(w, c)
 		if oneAction {
 			continue
 		}
@@ -109,6 +110,7 @@ func printGranting(w io.Writer, g approval.Granting, oneAction bool) {
 		printList(w, "paths", c.Paths)
 		printList(w, "query", c.Query)
 		printList(w, "commands", c.Commands)
+		printList(w, "variables", c.Env)
 		if c.PTY {
 			printList(w, "terminal", []string{"a command may have one"})
 		}

@@ -108,12 +108,15 @@ func (a *app) importSSH(ctx context.Context, names []string, o importOptions) er
 
 // readSSH reads the configuration and the known hosts of the account.
 func readSSH(o importOptions) (*importPlan, error) {
+	p := &importPlan{}
 	me, err := user.Current()
-	if err != nil {
+	switch {
+	case err == nil:
+		p.home, p.account = me.HomeDir, me.Username
+	case o.config == "" || len(o.knownHosts) == 0: // files that are named need no account
 		return nil, fmt.Errorf("naming the account: %w", err)
 	}
-	p := &importPlan{home: me.HomeDir, account: me.Username}
-	if p.config, err = sshconfig.Read(orElse(o.config, filepath.Join(me.HomeDir, ".ssh", "config")), me.HomeDir); err != nil {
+	if p.config, err = sshconfig.Read(orElse(o.config, filepath.Join(p.home, ".ssh", "config")), p.home); err != nil {
 		if errors.Is(err, os.ErrNotExist) {
 			e := wire.Errorf(wire.CodeBadRequest, "There is no configuration of ssh: %s.", approval.Escape(err.Error(), 300))
 			e.NextStep = "Name it with --config; or add a host by hand: yett add ssh."

@@ -1,6 +1,8 @@
 package broker
 
 import (
+	"errors"
+
 	"golang.org/x/crypto/ssh"
 
 	"github.com/yett-broker/yett/internal/access"
@@ -48,6 +50,11 @@ func (o *operator) publicKey(r wire.SecretName) (any, *wire.Error) {
 		}
 		return nil
 	})
+	if errors.Is(err, vault.ErrMissing) {
+		e := wire.Errorf(wire.CodeBadRequest, "%s has no value yet.", clip(r.Name))
+		e.NextStep = "Make one: yett ssh keygen " + clip(r.Name)
+		return nil, e
+	}
 	if err != nil {
 		return nil, o.vaultFailed("reading a key", err)
 	}

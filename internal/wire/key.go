@@ -3,8 +3,8 @@ package wire
 // Methods for SSH keys. Both need the person's proof; neither returns anything
 // but the public part.
 const (
-	MethodKeyGenerate = "key.generate" // makes a key in the broker and stores it
-	MethodKeyPublic   = "key.public"   // of a key that is stored
+	MethodKeyGenerate = "secret.generate" // makes a key in the broker and stores it
+	MethodKeyPublic   = "secret.public"   // of a key that is stored
 )
 
 // KeyGenerate makes a key for a declared credential of kind ssh-key. A value that
