@@ -106,3 +106,23 @@ func TestOnlyPerformExecutes(t *testing.T) {
 		}
 	}
 }
+
+// TestLaunchdLabel: the broker knows itself started by the job that install
+// writes.
+func TestLaunchdLabel(t *testing.T) {
+	written, known := "", ""
+	for file, to := range map[string]*string{"internal/install/units.go": &written, "internal/endpoint/inherit_darwin.go": &known} {
+		src, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(src)) {
+			if name, value, ok := strings.Cut(line, "= \""); ok && (strings.Contains(name, "Label ") || strings.Contains(name, "launchdLabel")) {
+				*to, _, _ = strings.Cut(value, "\"")
+			}
+		}
+	}
+	if known == "" || !strings.HasPrefix(written, known) {
+		t.Errorf("launchd is told %q, the broker looks for %q", written, known)
+	}
+}
