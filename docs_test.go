@@ -370,7 +370,7 @@ func commandLines(doc string) []string {
 }
 
 // groups are the commands that have commands of their own.
-var groups = []string{"secret", "access", "audit", "operation", "vault"}
+var groups = []string{"secret", "access", "audit", "operation", "vault", "passkey"}
 
 // unknownIn returns what a command line has that the program has not.
 func unknownIn(line string, helpOf func(string) string) string {
@@ -383,7 +383,9 @@ func unknownIn(line string, helpOf func(string) string) string {
 		return "" // any command
 	}
 	var variants []string
-	if slices.Contains(groups, command) {
+	if strings.HasPrefix(line, "yett receipt verify") { // a command beside yett receipt N
+		variants = []string{"receipt verify"}
+	} else if slices.Contains(groups, command) {
 		if len(words) < 2 {
 			return "the command of " + command + " is missing"
 		}
