@@ -1,11 +1,18 @@
 package yetttest
 
 import (
+	"io"
 	"os"
 	"testing"
 )
 
 func TestMain(m *testing.M) {
+	if os.Getenv(envSFTP) != "" {
+		if err := serveSFTP(); err != nil && err != io.EOF {
+			os.Exit(complain(err))
+		}
+		os.Exit(0)
+	}
 	code := Main(m, installNode, serveSSH, buildStatic, startSecond, prepareCards, buildReleases, mountSmallDisk)
 	unmountSmallDisk()
 	stopSSH()

@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/pkg/sftp"
 
 	"github.com/yett-broker/yett/internal/demo"
 )
@@ -34,7 +37,8 @@ func serveSSH(dir string) error {
 		return err
 	}
 	s, err := demo.StartSSHDIn(files, fmt.Sprintf(
-		`ForceCommand exec setpriv --reuid %[1]d --regid %[1]d --clear-groups sh -c "$SSH_ORIGINAL_COMMAND"`, AccountID))
+		`ForceCommand exec setpriv --reuid %[1]d --regid %[1]d --clear-groups sh -c "$SSH_ORIGINAL_COMMAND"`, AccountID),
+		"Subsystem sftp "+envSFTP+"=1 "+filepath.Join(dir, "tests"))
 	if errors.Is(err, demo.ErrNoSSHD) {
 		return nil // StartSSHD says so to the tests that need it
 	}
@@ -53,6 +57,21 @@ func serveSSH(dir string) error {
 	return os.Chown(at, AccountID, AccountID)
 }
 
+// envSFTP has this program serve SFTP on its standard streams: OpenSSH's own
+// server does nothing for an account that the account database does not have.
+const envSFTP = "YETTTEST_SFTP"
+
+func serveSFTP() error {
+	s, err := sftp.NewServer(struct {
+		io.Reader
+		io.WriteCloser
+	}{os.Stdin, os.Stdout})
+	if err != nil {
+		return err
+	}
+	return s.Serve()
+}
+
 func stopSSH() {
 	if rootSSHD != nil {
 		rootSSHD.Stop()
@@ -64,7 +83,7 @@ func reachableSSHD(t *testing.T) sshdAt {
 	t.Helper()
 	note, err := os.ReadFile(Bin(sshdNote))
 	if errors.Is(err, fs.ErrNotExist) {
-		s := StartSSHD(t)
+		s := StartSSHD(t, "Subsystem sftp internal-sftp")
 		return sshdAt{s.Address, s.User, s.HostKey, s.ClientKey}
 	}
 	must(t, err)
