@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/yett-broker/yett/internal/access"
 	"github.com/yett-broker/yett/internal/action"
 	"github.com/yett-broker/yett/internal/bodies"
 	"github.com/yett-broker/yett/internal/httpexec"
@@ -85,7 +86,7 @@ func (b *Broker) executeHTTP(way *sending, open *unlocked, op *operation, secret
 	body := b.keep(op, bodies.Body)
 	defer body.drop()
 	target := httpexec.Target{Scheme: cred.Origin.Scheme, Host: cred.Origin.Host, Port: cred.Origin.Port,
-		Private: cred.Private, Insecure: cred.Insecure, Session: op.session.ID, Body: body,
+		Private: cred.Private, Insecure: cred.Insecure, Session: op.session.ID, Body: body, Way: wayOf(cred),
 		Begin: way.begin, Sent: way.sent}
 	res, err := b.HTTP.Do(way.ctx, target, sendable(cred, secret), *op.request.HTTP)
 	if err != nil {
@@ -106,6 +107,20 @@ func (b *Broker) executeHTTP(way *sending, open *unlocked, op *operation, secret
 	return outcome{state: action.Completed, result: wire.HTTPResult{Status: res.Status, Headers: answerHeaders(res.Headers),
 		BodyRef: ref, Size: size, Truncated: res.Truncated, Partial: res.Partial, Redacted: res.Redacted,
 		Withheld: res.Withheld, NotKept: notKept}}
+}
+
+// wayOf is what the access file says about connections to a credential's origin.
+func wayOf(c access.Credential) httpexec.Way {
+	w := c.Transport
+	return httpexec.Way{CA: w.CA, Pins: w.Pins, HTTP1: w.HTTP1,
+		Proxy: httpexec.Proxy{Scheme: w.Proxy.Scheme, Host: w.Proxy.Host, Port: w.Proxy.Port}}
+}
+
+// wayToTokens is the same for its token endpoint, whose key nobody pins.
+func wayToTokens(c access.Credential) httpexec.Way {
+	w := wayOf(c)
+	w.Pins = nil
+	return w
 }
 
 // answerHeaders joins the values of one name, and leaves out what is too much.

@@ -224,6 +224,7 @@ func (m *minting) send(value, secret []byte) (*httpexec.Minted, error) {
 	})
 	defer stop()
 	target := httpexec.Target{Scheme: t.Scheme, Host: t.Host, Port: t.Port, Private: m.cred.Private || t.NamesPrivate(),
+		Way: wayToTokens(m.cred),
 		Begin: func() error {
 			mu.Lock()
 			defer mu.Unlock()

@@ -310,7 +310,7 @@ func TestTLS(t *testing.T) {
 	e := newExecutor(t, resolving("127.0.0.1"), trusting)
 	for range 3 {
 		res := do(t, e, target, get)
-		if want := fmt.Sprintf("example.com:%d example.com HTTP/1.1", target.Port); string(res.Body) != want || res.Truncated {
+		if want := fmt.Sprintf("example.com:%d example.com HTTP/2.0", target.Port); string(res.Body) != want || res.Truncated {
 			t.Errorf("%q, want %q", res.Body, want)
 		}
 	}

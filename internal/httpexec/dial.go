@@ -4,13 +4,10 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/netip"
-	"strings"
 	"syscall"
 	"time"
 
@@ -31,6 +28,7 @@ type conn struct {
 	rw      net.Conn        // tcp, or TLS over it
 	in      *limitedReader
 	br      *bufio.Reader // over in, which is over rw
+	h2      *h2           // nil: the connection speaks HTTP/1.1
 	born    time.Time
 	timer   *time.Timer // owned by the pool: ends an idle connection
 	pending bool        // owned by the pool: to be closed when its call is over
@@ -59,51 +57,78 @@ func (l *limitedReader) Read(p []byte) (int, error) {
 
 // abort closes c so that bytes which the kernel still holds are not sent.
 func (c *conn) abort() {
+	if c.h2 != nil {
+		c.h2.end()
+	}
 	c.tcp.SetLinger(0)
 	c.tcp.Close()
 }
 
-// connect resolves the target once, checks every address, and dials one of
-// those that it checked. Nothing of the request is sent.
+// connect makes a connection to the target, by the way that its credential
+// says. Nothing of the request is sent.
 func (e *Executor) connect(ctx context.Context, t Target, key poolKey) (*conn, error) {
 	ctx, cancel := context.WithDeadline(ctx, t.deadline)
 	defer cancel()
-	rule := dialrule.Rule{Private: t.Private, Plain: t.Scheme == "http" && !t.Insecure, OwnPorts: e.ownPorts}
-	addrs, err := e.lookup(ctx, t.Host)
-	if err != nil {
-		return nil, notSent(fmt.Errorf("looking up %s: %w", t.Host, plain(err)))
+	c := &conn{key: key, born: time.Now()}
+	var err error
+	if t.Way.Proxy != (Proxy{}) {
+		c.tcp, c.rw, err = e.tunnel(ctx, t)
+	} else {
+		rule := dialrule.Rule{Private: t.Private, Plain: t.Scheme == "http" && !t.Insecure, OwnPorts: e.ownPorts}
+		c.tcp, err = e.reach(ctx, rule, t.Host, t.Port)
+		c.rw = c.tcp
 	}
-	targets := make([]netip.AddrPort, len(addrs))
-	for i, a := range addrs {
-		targets[i] = netip.AddrPortFrom(a.Unmap(), uint16(t.Port))
-		// One bad address among good ones is how rebinding looks: refuse all.
-		if err := rule.Check(netip.AddrPortFrom(a, uint16(t.Port))); err != nil {
-			return nil, &Error{Code: CodeTargetBlocked, Cause: err}
-		}
-	}
-	tcp, err := dial(ctx, rule, targets)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := tcp.SyscallConn()
-	if err != nil {
-		tcp.Close()
-		return nil, notSent(plain(err))
+	if err := e.prepare(ctx, c, t); err != nil {
+		c.tcp.Close()
+		return nil, err
 	}
-	c := &conn{key: key, tcp: tcp, raw: raw, rw: tcp, born: time.Now()}
+	return c, nil
+}
+
+// prepare makes c ready to carry requests.
+func (e *Executor) prepare(ctx context.Context, c *conn, t Target) error {
+	var err error
+	if c.raw, err = c.tcp.SyscallConn(); err != nil {
+		return notSent(plain(err))
+	}
+	second := false
 	if t.Scheme == "https" {
-		if c.rw, err = e.secure(ctx, tcp, t.Host); err != nil {
-			tcp.Close()
-			return nil, err
+		secured, err := e.secure(ctx, c.rw, t, c.key)
+		if err != nil {
+			return err
 		}
+		c.rw, second = secured, secured.ConnectionState().NegotiatedProtocol == "h2"
 	}
 	if err := c.rw.SetDeadline(t.deadline); err != nil {
-		tcp.Close()
-		return nil, notSent(plain(err))
+		return notSent(plain(err))
 	}
 	c.in = &limitedReader{r: c.rw}
 	c.br = bufio.NewReader(c.in)
-	return c, nil
+	if second {
+		c.h2 = newH2(c)
+	}
+	return nil
+}
+
+// reach resolves a host once, checks every address, and dials one of those that
+// it checked.
+func (e *Executor) reach(ctx context.Context, rule dialrule.Rule, host string, port int) (*net.TCPConn, error) {
+	addrs, err := e.lookup(ctx, host)
+	if err != nil {
+		return nil, notSent(fmt.Errorf("looking up %s: %w", host, plain(err)))
+	}
+	targets := make([]netip.AddrPort, len(addrs))
+	for i, a := range addrs {
+		targets[i] = netip.AddrPortFrom(a.Unmap(), uint16(port))
+		// One bad address among good ones is how rebinding looks: refuse all.
+		if err := rule.Check(netip.AddrPortFrom(a, uint16(port))); err != nil {
+			return nil, &Error{Code: CodeTargetBlocked, Cause: err}
+		}
+	}
+	return dial(ctx, rule, targets)
 }
 
 func (e *Executor) lookup(ctx context.Context, host string) ([]netip.Addr, error) {
@@ -117,45 +142,4 @@ func (e *Executor) lookup(ctx context.Context, host string) ([]netip.Addr, error
 		err = &net.DNSError{Err: "no addresses", Name: host, IsNotFound: true}
 	}
 	return addrs, err
-}
-
-// dial tries the addresses in the resolver's order; each but the last gets an
-// equal share of the time.
-func dial(ctx context.Context, rule dialrule.Rule, targets []netip.AddrPort) (*net.TCPConn, error) {
-	until := time.Now().Add(dialTimeout)
-	if d, ok := ctx.Deadline(); ok && d.Before(until) {
-		until = d
-	}
-	var failed error
-	for i, ap := range targets {
-		share := time.Until(until) / time.Duration(len(targets)-i)
-		d := net.Dialer{Timeout: max(share, time.Millisecond), ControlContext: rule.Control}
-		c, err := d.DialContext(ctx, "tcp", ap.String())
-		if err == nil {
-			return c.(*net.TCPConn), nil
-		}
-		if refusal, ok := errors.AsType[*dialrule.Refusal](err); ok {
-			return nil, &Error{Code: CodeTargetBlocked, Cause: refusal}
-		}
-		failed = notSent(fmt.Errorf("dialling %s: %w", ap, plain(err)))
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	return nil, failed
-}
-
-func (e *Executor) secure(ctx context.Context, tcp *net.TCPConn, host string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, tlsTimeout)
-	defer cancel()
-	c := tls.Client(tcp, &tls.Config{
-		ServerName: strings.TrimSuffix(host, "."),
-		RootCAs:    e.roots,
-		MinVersion: tls.VersionTLS12,
-		NextProtos: []string{"http/1.1"},
-	})
-	if err := c.HandshakeContext(ctx); err != nil {
-		return nil, notSent(fmt.Errorf("TLS with %s: %w", host, plain(err)))
-	}
-	return c, nil
 }

@@ -35,11 +35,11 @@ func (cn *conn) exchange(ctx context.Context, t Target, w *request, s *scrubber)
 	if err := t.Begin(); err != nil {
 		return nil, false, notSent(plain(err))
 	}
-	out := cn.send(t, w)
+	out := cn.start(t, w)
 	if out.failed() {
 		return nil, false, notSent(plain(out.err))
 	}
-	resp, err := cn.readHead(w.method)
+	resp, err := cn.awaitHead(w.method)
 	if err != nil {
 		cn.abort()
 		out.wait()
@@ -60,7 +60,22 @@ func (cn *conn) exchange(ctx context.Context, t Target, w *request, s *scrubber)
 		out.wait()
 		return res, false, nil
 	}
-	return res, whole && out.err == nil && !resp.Close && cn.br.Buffered() == 0, nil
+	return res, whole && out.err == nil && !resp.Close && cn.br.Buffered() == 0 && cn.h2.reusable(), nil
+}
+
+// start puts the request on the wire in the version that the connection speaks.
+func (cn *conn) start(t Target, w *request) *outgoing {
+	if cn.h2 != nil {
+		return cn.h2.send(t, w)
+	}
+	return cn.send(t, w)
+}
+
+func (cn *conn) awaitHead(method string) (*http.Response, error) {
+	if cn.h2 != nil {
+		return cn.h2.readHead(method)
+	}
+	return cn.readHead(method)
 }
 
 // outgoing is a request on its way out. n and err may be read once it is over.

@@ -70,6 +70,8 @@ func plain(err error) error {
 		timeout   net.Error
 	)
 	switch {
+	case errors.Is(err, errPin):
+		return errPin
 	case errors.Is(err, context.Canceled):
 		return &cause{"the call was cancelled", context.Canceled}
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded):

@@ -8,16 +8,21 @@
 //   - one call of Do puts at most one request on the wire. Nothing is retried
 //     and no redirect is followed; a 3xx is an answer like any other;
 //   - the address that was checked is the address that is dialled, and no
-//     proxy is taken from the environment;
+//     proxy is taken from the environment. A proxy that the access file names
+//     gets a CONNECT and looks the name up itself;
 //   - echoes of the credential are replaced in what is handed back, and
 //     response headers that carry credentials are dropped. Literal matching
 //     cannot beat every encoding that an upstream may think of: it is a second
 //     line behind access rules that leave echoing paths out.
 //
-// The wire is HTTP/1.1, written and read by one goroutine on connections that
-// this package dials itself: net/http's Transport retries on its own judgement
-// and keeps header values as strings that cannot be wiped. Its response parser
-// (http.ReadResponse) is used as it is. HTTP/2 is not spoken.
+// The wire is HTTP/1.1, or HTTP/2 where TLS agrees on it, with one request at a
+// time on connections that this package dials itself: net/http's Transport
+// retries on its own judgement and keeps header values as strings that cannot be
+// wiped. Its response parser (http.ReadResponse) is used as it is, and so are the
+// frames of golang.org/x/net/http2.
+//
+// A body is decoded and scrubbed on its way to whoever keeps it, so that only a
+// small window of it lies in memory.
 package httpexec
 
 import (
@@ -45,6 +50,7 @@ type Target struct {
 	Port     int           // 0: the scheme's own
 	Private  bool          // private and loopback ranges are allowed: the access file names them (http to loopback needs this)
 	Insecure bool          // plain http beyond loopback is allowed: the access file says so
+	Way      Way           // what the connection is like
 	Timeout  time.Duration // over everything; 0: DefaultTimeout
 	MaxBody  int64         // decoded bytes; 0: DefaultMaxBody
 	Session  string        // connections are never shared between sessions; see CloseSession

@@ -94,6 +94,7 @@ func (e *Executor) Mint(ctx context.Context, t Target, q MintRequest) (*Minted, 
 		return nil, err
 	}
 	t.deadline = time.Now().Add(t.Timeout)
+	t.Way.HTTP1 = true // one small exchange; its answer is read by its own rules
 	w := q.compose()
 	defer w.wipe()
 	cn, err := e.connect(ctx, t, poolKey{})

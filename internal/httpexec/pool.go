@@ -4,6 +4,8 @@ import (
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
+	"maps"
 	"sync"
 	"time"
 )
@@ -34,18 +36,20 @@ type pool struct {
 	idle   map[poolKey][]*conn
 	count  int // over idle
 	busy   map[*conn]struct{}
+	resume map[poolKey]tls.ClientSessionCache // what makes the next handshake short
 	closed bool
 }
 
 func newPool() *pool {
-	p := &pool{idle: make(map[poolKey][]*conn), busy: make(map[*conn]struct{})}
+	p := &pool{idle: make(map[poolKey][]*conn), busy: make(map[*conn]struct{}),
+		resume: make(map[poolKey]tls.ClientSessionCache)}
 	rand.Read(p.salt[:])
 	return p
 }
 
 func (p *pool) key(t Target, c Credential) poolKey {
 	m := hmac.New(sha256.New, p.salt[:])
-	for _, s := range []string{c.Kind, c.Header, c.Prefix} {
+	for _, s := range []string{c.Kind, c.Header, c.Prefix, t.Way.id()} {
 		m.Write([]byte(s))
 		m.Write([]byte{0})
 	}
@@ -53,6 +57,29 @@ func (p *pool) key(t Target, c Credential) poolKey {
 	k := poolKey{scheme: t.Scheme, host: t.Host, port: t.Port, private: t.Private, insecure: t.Insecure, session: t.Session}
 	m.Sum(k.credential[:0])
 	return k
+}
+
+// tickets is where the TLS sessions of a key are remembered: a new connection
+// of the same session and credential need not prove everything again. Nothing of
+// the sort is shared between sessions.
+func (p *pool) tickets(k poolKey) tls.ClientSessionCache {
+	if k == (poolKey{}) {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.resume[k]
+	if c == nil && !p.closed {
+		for other := range p.resume { // any of them
+			if len(p.resume) < maxIdleOverall {
+				break
+			}
+			delete(p.resume, other)
+		}
+		c = tls.NewLRUClientSessionCache(2)
+		p.resume[k] = c
+	}
+	return c
 }
 
 // take returns a kept connection that was quiet a moment ago, or nil.
@@ -156,6 +183,7 @@ func (p *pool) close() {
 func (p *pool) end(match func(poolKey) bool) {
 	var gone []*conn
 	p.mu.Lock()
+	maps.DeleteFunc(p.resume, func(k poolKey, _ tls.ClientSessionCache) bool { return match(k) })
 	for k, list := range p.idle {
 		if match(k) {
 			gone = append(gone, list...)
