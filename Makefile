@@ -20,9 +20,9 @@ PREFIX  ?= /usr/local
 PLATFORMS ?= linux/amd64,linux/arm64
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo 0.0.0-dev)
 
-# Tests of the ledger's files that read them thousands of times from one goroutine:
+# Tests of the ledger's and the vault's files that read them thousands of times from one goroutine:
 # the race detector has nothing to see there and makes SQLite ten times slower.
-ALONE := ^(TestA03_(EveryByteOfARowCounts|TamperingIsReported|EveryColumnIsReported|LastRowsInTheDatabase)|TestSpoiledJournal|TestEveryByteOfTheJournalCounts|TestVerifySeesEveryRow|TestEndedOperationsRetire|TestWhatStillDecidesStays|TestStartIsShort|TestA06_EveryStep(Stops|OfAReplayStops))$$
+ALONE := ^(TestA03_(EveryByteOfARowCounts|TamperingIsReported|EveryColumnIsReported|LastRowsInTheDatabase|RetiredOperationsAreChecked|WhatHeadsNotice|MissingAndAddedOperationsAreNamed)|TestSpoiledJournal|TestEveryByteOfTheJournalCounts|TestVerifySeesEveryRow|TestEndedOperationsRetire|TestWhatStillDecidesStays|TestStartIsShort|TestA06_(EveryStep(Stops|OfAReplayStops)|KilledAnywhere)|TestChangedBetweenTwoRuns|TestTamperingUnderARunningLedger|TestDamagedPagesAreReported|TestOldRowsAreCheckedSlowly|TestAcknowledgedOperationsComeBack|TestRowsAreBoundToTheirPlace|TestEpochsComeInOrder|TestEveryByteFlipped(ChecksumMended)?|TestTruncatedAndExtended)$$
 
 .PHONY: help build try test crash controls hosts bench package install kernels
 
@@ -46,7 +46,7 @@ test:
 	@scripts/node-modules
 	@# the longest first, so that the others run beside it
 	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 14m -skip '$(ALONE)' ./internal/yetttest ./...
-	$(GO) test -count=1 -timeout 10m -run '$(ALONE)' ./internal/ledger
+	$(GO) test -count=1 -timeout 10m -run '$(ALONE)' ./internal/ledger ./internal/vault
 
 crash:
 	YETT_CRASH=1 $(GO) test -count=1 -timeout 120m -run 'TestA03|TestA06|TestV01|TestA01|Crash' ./internal/ledger ./internal/vault ./internal/yetttest
