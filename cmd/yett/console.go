@@ -209,7 +209,7 @@ func ownSubject(loc endpoint.Location, b *broker.Broker) doctor.Subject {
 func consoleReview(ctx context.Context, loc endpoint.Location, b *broker.Broker, ask console.Ask) (console.Review, error) {
 	r := &reviewed{at: time.Now(), kinds: map[string]int{}, status: b.Status(), policy: b.Policy()}
 	var shown wire.AccessListResult
-	for method, into := range map[string]any{wire.MethodAccessShow: &shown, wire.MethodSessionList: &r.sessions, wire.MethodSecretList: &r.secrets} {
+	for method, into := range map[string]any{wire.MethodAccessShow: &shown, wire.MethodSessionList: &r.sessions, wire.MethodSecretList: &r.secrets, wire.MethodPasskeyList: &r.passkeys} {
 		if err := ask(method, wire.Empty{}, into); err != nil {
 			return console.Review{}, err
 		}

@@ -43,6 +43,7 @@ type reviewed struct {
 	access   []wire.Access
 	sessions wire.List[wire.Session]
 	secrets  wire.List[wire.Secret]
+	passkeys wire.List[wire.Passkey]
 	policy   *access.Policy
 	kinds    map[string]int // of the newest rows
 	audit    *ledger.Report
@@ -93,7 +94,7 @@ func (a *app) gather(ctx context.Context, rows bool) (*reviewed, error) {
 		return nil, err
 	}
 	var shown wire.AccessListResult
-	for method, into := range map[string]any{wire.MethodAccessShow: &shown, wire.MethodSessionList: &r.sessions, wire.MethodSecretList: &r.secrets} {
+	for method, into := range map[string]any{wire.MethodAccessShow: &shown, wire.MethodSessionList: &r.sessions, wire.MethodSecretList: &r.secrets, wire.MethodPasskeyList: &r.passkeys} {
 		if err := call(ctx, conn, method, wire.Empty{}, nil, into); err != nil {
 			return nil, err
 		}

@@ -77,7 +77,28 @@ func (r *reviewed) units() []fact {
 		facts = append(facts, fact{fmt.Sprintf("%s can be granted; asked once for a session: %d, for each action: %d",
 			howMany(len(r.access), "capability"), asks["session"], asks["each"]), fromAccess})
 	}
+	if r.status.State != "locked" {
+		facts = append(facts, fact{r.approvers(), fromBroker})
+	}
 	return facts
+}
+
+// approvers says by what a person may prove here.
+func (r *reviewed) approvers() string {
+	said := "A yes is proven by the passphrase or the recovery code"
+	n := len(r.passkeys.Items) + r.passkeys.Hidden
+	if n == 0 {
+		return said + "; there is no passkey"
+	}
+	said += ", or in the console by " + howMany(n, "passkey")
+	var names []string
+	for _, k := range r.passkeys.Items {
+		names = append(names, approval.Escape(k.Name, 64))
+	}
+	if len(names) > 0 {
+		said += ": " + strings.Join(names, ", ")
+	}
+	return said
 }
 
 // maxListed keeps the page a page.
