@@ -16,6 +16,7 @@ import (
 
 	"github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/remote"
 
@@ -172,7 +173,10 @@ func newTab(t testing.TB) *tab {
 	if err := chromedp.Do(ctx); err != nil { // without a deadline, which would be the tab's own
 		t.Fatal(err)
 	}
-	tb.do(chromedp.EmulateViewport(1280, 860))
+	tb.do(chromedp.EmulateViewport(1280, 860), chromedp.Func(func(ctx context.Context, t *chromedp.Target) error { // as if it were in front
+		_, err := cdp.Call(ctx, t, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
+		return err
+	}))
 	return tb
 }
 
@@ -220,7 +224,9 @@ func (tb *tab) text(selector string) string {
 
 func (tb *tab) click(selector string) {
 	tb.t.Helper()
-	tb.do(chromedp.WaitEnabled(selector), chromedp.Click(selector))
+	tb.do(chromedp.WaitEnabled(selector))
+	eval[bool](tb, fmt.Sprintf(`(document.querySelector(%q).scrollIntoView({block: 'center'}), true)`, selector)) // out from under the bar
+	tb.do(chromedp.Click(selector))
 }
 
 // typeIn types into a field as a person does, key by key.

@@ -14,7 +14,7 @@ const (
 	// locks, the end of reading.
 	lookTime = time.Second
 	// beatTime is how often a stream says that it is still there.
-	beatTime = 10 * time.Second
+	beatTime = 3 * time.Second
 	// maxStreams bounds the streams of everybody together.
 	maxStreams = 32
 	// streamWrite is how long a browser may take to read an event.

@@ -13,6 +13,7 @@ const canary = "console-canary-7f3a91c2"
 // a person allows it by the passphrase, and the action is done; all of it is in
 // the ledger, with what was known of the browser.
 func TestTheWholeWayThroughTheConsole(t *testing.T) {
+	t.Parallel()
 	up := yetttest.StartUpstream(t, canary)
 	s := start(t, up.Access(), "demo", canary)
 	page := s.openProven()

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/yett-broker/yett/client"
@@ -75,6 +76,24 @@ func playAgent(home, asks string) error {
 	if err != nil {
 		return err
 	}
+	if many, ok := strings.CutPrefix(asks, "many:"); ok {
+		return askMany(ctx, conn, strings.Split(many, ","))
+	}
 	_, err = conn.OpenSession(ctx, []string{asks}, "")
+	return err
+}
+
+// askMany files a hundred cards, each for other capabilities.
+func askMany(ctx context.Context, conn *client.Conn, names []string) error {
+	session, err := conn.OpenSession(ctx, nil, "")
+	for i := 1; err == nil && i <= 100; i++ {
+		var wanted []string
+		for bit, name := range names {
+			if i>>bit&1 == 1 {
+				wanted = append(wanted, name)
+			}
+		}
+		_, err = session.RequestAccess(ctx, wanted, fmt.Sprint("question ", i), 0)
+	}
 	return err
 }

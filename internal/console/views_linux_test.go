@@ -131,6 +131,7 @@ func (tb *tab) view(s *site, name, ready string) {
 // and a screen reader, in light and dark, from 320 pixels on; no value of a
 // credential is anywhere.
 func TestEveryView(t *testing.T) {
+	t.Parallel()
 	s := start(t, teamAccess, "github", canary, "billing", canary)
 	worker := s.Granted("http:github.issues", "http:billing.read", "http:billing.refund")
 	worker.Call(wire.MethodActionRequest, worker.Next(map[string]any{"capability": "http:github.issues", "action": map[string]any{"method": "GET", "path": "/user"}, "wait_ms": 1000}))

@@ -7,8 +7,8 @@ import * as passkey from './passkey.js';
   const $ = (s, at = document) => at.querySelector(s), all = (s, at = document) => [...at.querySelectorAll(s)];
   const policy = window.trustedTypes ? trustedTypes.createPolicy('yett', { createHTML: (s) => s }) : { createHTML: (s) => s };
   const view = $('#view');
-  const firstSecond = 1000, keyPause = 300, beat = 25000;
-  let token = '', news = null, lost = false, lastKey = 0, shown = 0, generation = 0, stream = null;
+  const firstSecond = 1000, keyPause = 300, beat = 10000;
+  let token = '', news = null, lost = false, lastKey = 0, hurried = false, shown = 0, generation = 0, stream = null;
 
   // What is asked of the broker.
   const b64 = (bytes) => btoa(Array.from(new Uint8Array(bytes), (b) => String.fromCharCode(b)).join(''));
@@ -338,9 +338,11 @@ import * as passkey from './passkey.js';
     if (!waiting.length) { $('.first', form).hidden = true; $('.second', form).hidden = true; }
   }
   document.addEventListener('keydown', (e) => {
-    const typing = e.timeStamp - lastKey < keyPause;
+    hurried = !e.target.closest('input') && (e.repeat || e.timeStamp - lastKey < keyPause);
     lastKey = e.timeStamp;
-    if ((e.key === 'Enter' || e.key === ' ') && e.target.closest && e.target.closest('[data-yes]') && (typing || !ready() || e.repeat)) e.preventDefault();
+  }, true);
+  document.addEventListener('click', (e) => { // detail is 0 for a click that a key made
+    if (!e.detail && hurried && e.target.closest('[data-yes]')) { e.preventDefault(); e.stopImmediatePropagation(); }
   }, true);
 
   // Access.
