@@ -33,13 +33,16 @@ func (a *app) prepareService(ctx context.Context, p preset.Preset, o addOptions)
 	if !o.noTest {
 		d.trial = trialOf(p, d.name)
 	}
+	if err := checkTables(d.tables); err != nil {
+		return d, err
+	}
 	a.guide(p, origin)
-	return d, checkTables(d.tables)
+	return d, nil
 }
 
 // guide says where a token is made and what is enough.
 func (a *app) guide(p preset.Preset, origin string) {
-	a.note("%s (%s): the value is a %s, made at: %s", p.Title, approval.Printable(origin), p.Token, p.Page)
+	a.note("%s (%s): the value is a %s, made at: %s", p.Title, approval.Printable(origin), p.Token, approval.Printable(p.PageAt(origin)))
 	a.note("Enough for an agent:")
 	for _, s := range p.Scopes {
 		a.note("  - %s", s)
@@ -53,12 +56,14 @@ func (a *app) prepareAPI(ctx context.Context, p preset.Preset, o addOptions) (ad
 	d := addition{preset: p, name: o.name}
 	var err error
 	if d.name == "" {
-		if d.name, err = a.answer(ctx, "A short name for it: ", "--name", ""); err != nil {
+		d.name, err = a.goodAnswer(ctx, "A short name for it: ", "--name", func(name string) error { return checkSoFar(p, name, "https://a.example") })
+		if err != nil {
 			return d, err
 		}
 	}
 	if o.origin == "" {
-		if o.origin, err = a.answer(ctx, "Its place (https://host[:port]): ", "--origin", ""); err != nil {
+		o.origin, err = a.goodAnswer(ctx, "Its place (https://host[:port]): ", "--origin", func(origin string) error { return checkSoFar(p, d.name, origin) })
+		if err != nil {
 			return d, err
 		}
 	}
@@ -94,6 +99,12 @@ func (a *app) prepareAPI(ctx context.Context, p preset.Preset, o addOptions) (ad
 		d.trial = &trialAction{capability: preset.ReadCapability(d.name), action: client.Action{Method: &get, Path: &o.paths[i]}, anyAnswer: true}
 	}
 	return d, checkTables(d.tables)
+}
+
+// checkSoFar finds what is wrong with a name and a place before more is asked.
+func checkSoFar(p preset.Preset, name, origin string) error {
+	p.Read = &preset.Rules{Methods: []string{"GET"}, Paths: []string{"/"}}
+	return checkTables(p.Tables(name, origin, false))
 }
 
 // rulesOf parts methods: those of RFC 9110 that change nothing are granted for
@@ -187,6 +198,27 @@ func readBounded(from *os.File) ([]byte, error) {
 		return nil, wire.Errorf(wire.CodeBadRequest, "The value is longer than %d bytes.", maxSecret)
 	}
 	return value, nil
+}
+
+// goodAnswer asks again, a few times, where an answer cannot be used.
+func (a *app) goodAnswer(ctx context.Context, question, flag string, check func(string) error) (string, error) {
+	for range askedAgain {
+		text, err := a.answer(ctx, question, flag, "")
+		if err != nil {
+			return "", err
+		}
+		if err = check(text); err == nil {
+			return text, nil
+		}
+		var fail *wire.Error
+		if !errors.As(err, &fail) {
+			return "", err
+		}
+		_, problems, _ := strings.Cut(fail.Message, "\n")
+		first, _, _ := strings.Cut(problems, "\n")
+		a.note("%s", approval.Printable(first))
+	}
+	return "", usageError{fmt.Errorf("nothing usable was answered; %s gives it too", flag)}
 }
 
 // answer asks for what no flag gave. An empty answer is the fallback.

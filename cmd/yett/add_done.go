@@ -53,7 +53,9 @@ func (a *app) printAdded(ctx context.Context, conn *client.Conn, d addition, don
 	}
 	if !a.json {
 		fmt.Fprintf(a.stdout, "next: let an agent ask for it, then: yett pending%s\n", homeFlag(loc))
-		a.printClient(loc, done.Client)
+		if len(a.connected(loc, done.Client)) == 0 {
+			a.printClient(loc, done.Client, "      ")
+		}
 	}
 	return nil
 }

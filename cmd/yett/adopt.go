@@ -128,6 +128,10 @@ func (a *app) listAmbient(ctx context.Context) error {
 	for _, u := range unread {
 		fmt.Fprintf(a.stdout, "not read: %s\n", approval.Printable(u))
 	}
+	if len(found) == 0 {
+		fmt.Fprintln(a.stdout, "No credential was found that agents of this login can use without Yett.")
+		return nil
+	}
 	fmt.Fprintf(a.stdout, "%s that agents of this login can use without Yett; %d can be moved\n", howMany(len(found), "credential"), can)
 	if can > 0 {
 		fmt.Fprintf(a.stdout, "next: yett adopt %s\n", first)

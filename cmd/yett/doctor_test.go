@@ -18,7 +18,7 @@ func TestDoctorAdvice(t *testing.T) {
 	if len(nextSteps) != len(doctor.Causes) {
 		t.Errorf("%d next steps for %d causes", len(nextSteps), len(doctor.Causes))
 	}
-	if s := advice(endpoint.Location{Home: "/h", Test: true}, doctor.NoVault); s != "Make one: yett init --home /h." {
+	if s := advice(endpoint.Location{Home: "/h", Test: true}, doctor.NoVault); s != "Make it, and start the broker: yett up --home /h." {
 		t.Errorf("the home is not named: %q", s)
 	}
 }

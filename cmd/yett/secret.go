@@ -12,6 +12,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/yett-broker/yett/client"
+	"github.com/yett-broker/yett/internal/access"
+	"github.com/yett-broker/yett/internal/vault"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -73,6 +75,11 @@ func (a *app) setSecret(ctx context.Context, method, name string, keyPassphrase 
 		}
 	}
 	defer clear(value)
+	if err := vault.CheckValue(access.KindSSHKey, value); err != nil { // what holds for every kind
+		e := wire.Errorf(wire.CodeBadRequest, "%v; nothing was changed.", err)
+		e.NextStep = "Check that the whole value was given."
+		return e
+	}
 	if err := a.prove(ctx, conn, method, wire.SecretSet{Name: name, Value: value}, nil); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -72,7 +73,7 @@ func (a *app) up(ctx context.Context, recoveryFD int) error {
 	if a.json {
 		return printJSON(a.stdout, done)
 	}
-	a.printUp(loc, done)
+	a.printUp(ctx, conn, loc, done)
 	return nil
 }
 
@@ -162,7 +163,7 @@ func (a *app) openIfLocked(ctx context.Context, conn *client.Conn, done *upDone)
 	return nil
 }
 
-func (a *app) printUp(loc endpoint.Location, done upDone) {
+func (a *app) printUp(ctx context.Context, conn *client.Conn, loc endpoint.Location, done upDone) {
 	if done.Unlocked {
 		a.printUnlocked(done.opened)
 	}
@@ -175,8 +176,47 @@ func (a *app) printUp(loc endpoint.Location, done upDone) {
 	} else {
 		fmt.Fprintf(a.stdout, "%s The broker runs in the background; yett stop%s ends it.\n", was, homeFlag(loc))
 	}
-	fmt.Fprintf(a.stdout, "next: yett add PRESET%s     a token or a key, and what agents may ask for with it (yett add lists the presets)\n", homeFlag(loc))
-	a.printClient(loc, done.Client)
+	next := "next: "
+	if known := a.applied(ctx, conn); known > 0 {
+		fmt.Fprintf(a.stdout, "%s; yett add PRESET%s adds more.\n", howMany(known, "capability")+" can be asked for", homeFlag(loc))
+	} else {
+		fmt.Fprintf(a.stdout, "%syett add PRESET%s     a token or a key, and what agents may ask for with it (yett add lists the presets)\n", next, homeFlag(loc))
+		next = "      "
+	}
+	if names := a.connected(loc, done.Client); len(names) > 0 {
+		fmt.Fprintf(a.stdout, "%s: connected.\n", strings.Join(names, ", "))
+		if next == "next: " {
+			fmt.Fprintf(a.stdout, "%slet an agent ask, then: yett pending%s\n", next, homeFlag(loc))
+		}
+		return
+	}
+	a.printClient(loc, done.Client, next)
+}
+
+// applied is how many capabilities can be asked for, 0 if that is not known.
+func (a *app) applied(ctx context.Context, conn *client.Conn) int {
+	var r wire.AccessListResult
+	if call(ctx, conn, wire.MethodAccessShow, wire.Empty{}, nil, &r) != nil {
+		return 0
+	}
+	return len(r.Capabilities)
+}
+
+// connected are the agents' programs that start this yett-mcp already.
+func (a *app) connected(loc endpoint.Location, e clientEntry) (names []string) {
+	if loc.Test || e.Command == "" {
+		return nil
+	}
+	place, err := a.place()
+	if err != nil {
+		return nil
+	}
+	for _, s := range place.States(e.Command) {
+		if s.Connected {
+			names = append(names, s.Name)
+		}
+	}
+	return names
 }
 
 // clientEntry is how an agent's program starts yett-mcp.
@@ -198,16 +238,17 @@ func entryOf(loc endpoint.Location) clientEntry {
 	return e
 }
 
-// printClient prints the entry in the form that most clients read.
-func (a *app) printClient(loc endpoint.Location, e clientEntry) {
+// printClient prints the entry in the form that most clients read. Its first
+// line begins with next, or with as many blanks.
+func (a *app) printClient(loc endpoint.Location, e clientEntry, next string) {
 	if e.Command == "" {
-		fmt.Fprintln(a.stdout, "      yett-mcp is missing beside yett: install both in one directory, then run yett up again")
+		fmt.Fprintln(a.stdout, next+"yett-mcp is missing beside yett: install both in one directory, then run yett up again")
 		return
 	}
 	if loc.Test { // yett connect enters the broker of the account's own home only
-		fmt.Fprintln(a.stdout, "      tell an agent's program about yett-mcp; most read this entry:")
+		fmt.Fprintln(a.stdout, next+"tell an agent's program about yett-mcp; most read this entry:")
 	} else {
-		fmt.Fprintln(a.stdout, "      yett connect CLIENT    tells an agent's program about yett-mcp; those it does not know read this entry:")
+		fmt.Fprintln(a.stdout, next+"yett connect CLIENT    tells an agent's program about yett-mcp; those it does not know read this entry:")
 	}
 	text, _ := json.Marshal(map[string]any{"mcpServers": map[string]any{"yett": e}})
 	fmt.Fprintf(a.stdout, "      %s\n", asciiJSON(text))

@@ -162,7 +162,7 @@ func (o *operator) vaultFailed(doing string, err error) *wire.Error {
 	case errors.Is(err, vault.ErrLocked):
 		return wire.NewError(wire.CodeLocked)
 	case errors.Is(err, vault.ErrUndeclared):
-		e.NextStep = "Declare it in the access file and yett apply it first."
+		e.NextStep = "See what is declared: yett secret list. Another one is declared in the access file: yett apply, or yett add."
 	case errors.Is(err, vault.ErrSet):
 		e.NextStep = "Replace it with: yett secret rotate NAME."
 	case errors.Is(err, vault.ErrNotSet):

@@ -2,12 +2,14 @@ package doctor
 
 import (
 	"fmt"
+	"net/url"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/endpoint"
+	"github.com/yett-broker/yett/internal/wire"
 )
 
 // brokerFindings are about the process that listens: who it is, what it says of
@@ -16,7 +18,19 @@ func brokerFindings(s Subject, r *Running) []Finding {
 	if r == nil {
 		return nil // the endpoint's finding says why
 	}
-	return append([]Finding{identityFinding(s, r), serviceFinding(r.PID)}, closedFindings(r.PID)...)
+	return append([]Finding{identityFinding(s, r), serviceFinding(r.PID)}, closedFindings(r.PID, consolePort(s.Broker))...)
+}
+
+// consolePort is the port of the console that the broker says it has.
+func consolePort(st *wire.Status) string {
+	if st == nil {
+		return ""
+	}
+	u, err := url.Parse(st.Console)
+	if err != nil {
+		return ""
+	}
+	return u.Port()
 }
 
 func identityFinding(s Subject, r *Running) Finding {

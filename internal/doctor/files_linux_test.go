@@ -235,7 +235,7 @@ func TestDoctorVault(t *testing.T) {
 	must(t, os.WriteFile(file, bytes.Replace(older, []byte("yett"), []byte("YETT"), 1), 0o600))
 	examine(t, b).says(t, "vault", false, "Restore a backup")
 	must(t, errors.Join(os.Remove(file), os.Remove(file+".prev")))
-	examine(t, b).says(t, "vault", false, "Make one: yett init")
+	examine(t, b).says(t, "vault", false, "Make it, and start the broker: yett up")
 }
 
 func TestDoctorLedger(t *testing.T) {

@@ -56,10 +56,22 @@ func TestA4_DoctorSeesAListener(t *testing.T) {
 	}
 	defer l.Close()
 	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
-	if f := networkFinding(os.Getpid()); f.Cause != HiddenListener || !strings.Contains(f.Found, port) {
+	if f := networkFinding(os.Getpid(), ""); f.Cause != HiddenListener || !strings.Contains(f.Found, port) {
 		t.Errorf("of the process itself: %+v", f)
 	}
-	if f := networkFinding(1); strings.Contains(f.Found, port) {
+	if f := networkFinding(1, ""); strings.Contains(f.Found, port) {
 		t.Errorf("of another process: %+v", f)
+	}
+	if f := networkFinding(os.Getpid(), port); f.Level != Good && strings.Contains(f.Found, port) {
+		t.Errorf("of the console: %+v", f)
+	}
+	open, err := net.Listen("tcp4", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer open.Close()
+	port = strconv.Itoa(open.Addr().(*net.TCPAddr).Port)
+	if f := networkFinding(os.Getpid(), port); f.Cause != HiddenListener || !strings.Contains(f.Found, port) {
+		t.Errorf("of a console that listens beyond loopback: %+v", f)
 	}
 }

@@ -72,8 +72,8 @@ func unitOf(cgroup string) string {
 
 // closedFindings say how well the broker keeps its memory from others, and
 // whether it may be reached from the network.
-func closedFindings(pid int) []Finding {
-	return []Finding{dumpFinding(pid), lockedFinding(pid), networkFinding(pid)}
+func closedFindings(pid int, console string) []Finding {
+	return []Finding{dumpFinding(pid), lockedFinding(pid), networkFinding(pid, console)}
 }
 
 // dumpFinding: the files of a process that is not dumpable belong to root.

@@ -9,6 +9,7 @@
 // action, and no key of a preset changes that.
 //
 //	title, token, page, scopes, note   for the person
+//	source        the service's document about how the token is sent
 //	origin        the one place of the token; self_hosted: another may be given
 //	kind          bearer (default) or header, then with header and prefix
 //	[read]        methods, paths, query, budget of what is granted for a session
@@ -44,6 +45,7 @@ type Preset struct {
 	Page   string   `toml:"page"`   // where it is made, as of this release
 	Scopes []string `toml:"scopes"` // the least that is enough
 	Note   string   `toml:"note"`
+	Source string   `toml:"source"`
 
 	Origin     string `toml:"origin"`
 	SelfHosted bool   `toml:"self_hosted"`
@@ -116,6 +118,15 @@ func parse(name string, text []byte) (Preset, error) {
 		return p, fmt.Errorf("reading the preset %s: %w", name, err)
 	}
 	return p, nil
+}
+
+// PageAt is where the token is made for a service at origin: another place of a
+// self-hosted service has its own page.
+func (p Preset) PageAt(origin string) string {
+	if rest, ok := strings.CutPrefix(p.Page, p.Origin+"/"); ok && p.SelfHosted && p.Origin != "" {
+		return strings.TrimSuffix(origin, "/") + "/" + rest
+	}
+	return p.Page
 }
 
 // TestAction is the test as an action, under the capability that allows it.

@@ -52,6 +52,9 @@ func TestPresetsAreGood(t *testing.T) {
 			}
 			continue
 		}
+		if u, err := url.Parse(p.Source); err != nil || u.Scheme != "https" || u.Path == "" {
+			t.Errorf("%s: where it is known from: %q", p.Name, p.Source)
+		}
 		policy, err := access.Parse(p.Tables(p.Name, p.place(), false))
 		if err != nil {
 			t.Errorf("%s:\n%v\n%s", p.Name, err, p.Tables(p.Name, p.place(), false))
@@ -201,4 +204,18 @@ func FuzzTables(f *testing.F) {
 		f.Add("a", "https://a.example", "/v1/"+word)
 	}
 	f.Fuzz(keepsWords)
+}
+
+// TestPageOfASelfHostedService: its own, where the page is one of the service's.
+func TestPageOfASelfHostedService(t *testing.T) {
+	for name, want := range map[string]string{
+		"gitlab":  "https://git.example/-/user_settings/personal_access_tokens",
+		"github":  "https://github.com/settings/personal-access-tokens",
+		"grafana": "Administration, Users and access, Service accounts",
+	} {
+		p, ok, err := Find(name)
+		if got := p.PageAt("https://git.example"); !ok || err != nil || got != want {
+			t.Errorf("%s: %q, %v %v", name, got, ok, err)
+		}
+	}
 }

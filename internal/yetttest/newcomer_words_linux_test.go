@@ -103,3 +103,23 @@ func TestF1_NothingToAskFor(t *testing.T) {
 	p.shows("demo")
 	p.exits(0)
 }
+
+// TestF1_AWrongAnswerIsAskedForAgain: with what is wrong with it, before more is
+// asked; a value and a passphrase only when all of it can be added.
+func TestF1_AWrongAnswerIsAskedForAgain(t *testing.T) {
+	b := Start(t, "")
+	p := b.typing(t, "add", "http")
+	p.types("A short name for it: ", "My Thing")
+	p.shows("a name has 1 to 64")
+	p.types("A short name for it: ", "thing")
+	p.types("Its place", "api.example.com")
+	p.shows("must be scheme://host")
+	p.types("Its place", "https://api.example.com")
+	p.types("Paths", "v1/hello")
+	p.types("Methods", "get")
+	p.shows("It cannot be added:")
+	p.exits(1)
+	if strings.Contains(p.all(), "Value of") || strings.Contains(p.all(), "passphrase") {
+		t.Errorf("it asked for more:\n%s", p.all())
+	}
+}
