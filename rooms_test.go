@@ -40,6 +40,7 @@ func TestRoomsStayApart(t *testing.T) {
 		"internal/session":  {"internal/peer", "internal/vault", "internal/ledger", "internal/broker", "internal/wire"},
 		"internal/approval": {"internal/peer", "internal/vault", "internal/ledger", "internal/broker", "internal/wire"},
 		"internal/vault":    {"internal/access", "internal/peer", "internal/ledger", "internal/broker", "internal/wire"},
+		"internal/console":  {"internal/vault", "internal/ledger", "internal/access", "internal/httpexec", "internal/sshexec", "internal/broker", "internal/session", "internal/peer", "internal/durable", "internal/bodies"},
 		"internal/ledger":   {"internal/access", "internal/peer", "internal/vault", "internal/broker", "internal/wire"},
 	}
 	for pkg, banned := range bans {
