@@ -3,6 +3,7 @@
 # test      everything: formatting, vet, macOS builds, all tests with the race detector
 # crash     every step of every durable write stopped or failing (long); make test takes a sample
 # controls  that each test of a control fails when the control is removed (long)
+# screenshots  every view of the console, light and dark, into dist/screenshots
 # hosts     the released Claude Code, Codex and Gemini CLI against a stand-in for their model, offline
 #           (installs a gigabyte from npm; UPDATE=1 writes the golden files)
 # bench     what it costs, ratios first
@@ -38,7 +39,7 @@ try: build
 
 test:
 	@scripts/need gcc:gcc node:nodejs npm:npm sshd:openssh-server ssh-keygen:openssh-client dropbear:dropbear-bin openssl:openssl setpriv:util-linux prlimit:util-linux \
-		dbus-daemon:dbus-daemon python3:python3 dpkg-deb:dpkg zsh:zsh fish:fish systemd-analyze:systemd
+		dbus-daemon:dbus-daemon chromium:chromium curl:curl python3:python3 dpkg-deb:dpkg zsh:zsh fish:fish systemd-analyze:systemd
 	@scripts/check-format
 	$(GO) vet ./...
 	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) build -buildvcs=false ./... && GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./...
@@ -55,6 +56,10 @@ controls:
 	@scripts/need gcc:gcc node:nodejs npm:npm sshd:openssh-server ssh-keygen:openssh-client setpriv:util-linux
 	@scripts/node-modules
 	$(GO) run ./controls
+
+screenshots:
+	@scripts/need chromium:chromium npm:npm
+	@scripts/screenshots
 
 hosts:
 	@scripts/need node:nodejs npm:npm
