@@ -39,7 +39,7 @@ try: build
 
 test:
 	@scripts/need gcc:gcc node:nodejs npm:npm sshd:openssh-server ssh-keygen:openssh-client dropbear:dropbear-bin openssl:openssl setpriv:util-linux prlimit:util-linux \
-		dbus-daemon:dbus-daemon chromium:chromium curl:curl python3:python3 dpkg-deb:dpkg zsh:zsh fish:fish systemd-analyze:systemd
+		dbus-daemon:dbus-daemon chromium:chromium curl:curl python3:python3 dpkg-deb:dpkg zsh:zsh fish:fish systemd-analyze:systemd nginx:nginx-light
 	@scripts/check-format
 	$(GO) vet ./...
 	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) build -buildvcs=false ./... && GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./...
@@ -53,7 +53,7 @@ crash:
 	YETT_CRASH=1 $(GO) test -count=1 -timeout 120m -run 'TestA03|TestA06|TestV01|TestA01|Crash' ./internal/ledger ./internal/vault ./internal/yetttest
 
 controls:
-	@scripts/need gcc:gcc node:nodejs npm:npm sshd:openssh-server ssh-keygen:openssh-client setpriv:util-linux
+	@scripts/need gcc:gcc node:nodejs npm:npm sshd:openssh-server ssh-keygen:openssh-client setpriv:util-linux nginx:nginx-light
 	@scripts/node-modules
 	$(GO) run ./controls
 
