@@ -162,3 +162,23 @@ func quoted(s string) string {
 	raw, _ := json.Marshal(s)
 	return string(raw)
 }
+
+// TestChallengesShutNobodyOut: whoever asks for challenges on and on, and answers
+// none, keeps nobody from opening the page.
+func TestChallengesShutNobodyOut(t *testing.T) {
+	s := start(t, teamAccess)
+	page := s.open(s.url(""))
+	page.authenticator()
+	page.prove()
+	page.enrol(s, "laptop")
+	other := newTab(t)
+	other.goTo(s.url(""))
+	worst := eval[int](other, `Promise.all(Array.from({length: 90}, () => fetch('/challenge', {method: 'POST', headers: {'Content-Type': 'application/json'}, body: '{}'})
+		.then((r) => r.status))).then((all) => all.filter((s) => s === 200).length)`)
+	if worst < 64 {
+		t.Fatalf("only %d challenges were given: nobody was pressed", worst)
+	}
+	if page.token() == "" {
+		t.Error("the page cannot be opened")
+	}
+}
