@@ -39,9 +39,10 @@ func (c *Console) viewActivity(w http.ResponseWriter, r *http.Request, o *opened
 		refuse(w, fail)
 		return
 	}
+	asked := askedIn(rows)
 	var shown []entry
 	for _, r := range slices.Backward(rows) {
-		e := entryOf(r)
+		e := entryOf(r, asked[r.OperationID])
 		if group != "" && e.Group != group || text != "" && !strings.Contains(strings.ToLower(e.Title+" "+e.Detail+" "+e.Result+" "+e.SessionID+" "+e.OperationID), text) {
 			continue
 		}
@@ -60,16 +61,76 @@ func (c *Console) viewActivity(w http.ResponseWriter, r *http.Request, o *opened
 		"Groups": groups, "Older": older, "Read": len(rows), "Before": before})
 }
 
-// entryOf says what a row is about in a line.
-func entryOf(r row) entry {
-	e := entry{row: r, Title: strings.ReplaceAll(strings.ReplaceAll(r.Kind, ".", " "), "_", " ")}
+// subject is what a row is about.
+type subject struct{ Title, Detail string }
+
+// askedIn says of each operation in the rows what it does, which stands only in
+// the row that begins it.
+func askedIn(rows []row) map[string]subject {
+	asked := map[string]subject{}
+	for _, r := range rows {
+		if s := subjectOf(r); r.OperationID != "" && s.Title != "" {
+			asked[r.OperationID] = s
+		}
+	}
+	return asked
+}
+
+func subjectOf(r row) (s subject) {
 	var request struct {
 		Action *struct {
 			Capability string
 			HTTP       *struct{ Method, Path string }
 			SSH        *struct{ Command string }
+			Copy       *struct{ Direction, Remote string }
 		} `json:"action"`
-		Capability, Name, Note, Slot string
+		Capability, Name, Note, Slot, Card string
+	}
+	json.Unmarshal(r.Request, &request) // a row of another shape has less to say
+	switch a := request.Action; {
+	case a != nil:
+		s.Detail = a.Capability
+		switch {
+		case a.HTTP != nil:
+			s.Title = a.HTTP.Method + " " + a.HTTP.Path
+		case a.SSH != nil:
+			s.Title = a.SSH.Command
+		case a.Copy != nil:
+			s.Title = "copy " + a.Copy.Direction + " " + a.Copy.Remote
+		}
+	case request.Card != "":
+		var card approval.Card
+		if json.Unmarshal([]byte(request.Card), &card) == nil {
+			s.Title, s.Detail = what(card), card.Tag+", "+baseName(card.Verified.Agent.Kernel.ExePath)
+		}
+	default:
+		s.Detail = firstOf(request.Name, request.Slot, request.Capability, request.Note)
+	}
+	if s.Detail == "" && r.SessionID != "" {
+		var verified struct {
+			Agent *approval.Process `json:"agent"`
+		}
+		if json.Unmarshal(r.Verified, &verified) == nil && verified.Agent != nil {
+			s.Detail = programOf(verified.Agent.Kernel.ExePath)
+		}
+	}
+	return s
+}
+
+// words of the kinds of rows that a person would not guess.
+var words = map[string]string{"intent": "begun", "queued": "asked for", "outcome": "", "decision": "decided",
+	"once": "allowed once", "until": "allowed for a time", "deny": "denied"}
+
+// entryOf says what a row is about in a line.
+func entryOf(r row, asked subject) entry {
+	e := entry{row: r, Group: groupOf(r.Kind)}
+	s := subjectOf(r)
+	if s.Title == "" && asked.Title != "" {
+		s = asked
+	}
+	e.Title, e.Detail = s.Title, s.Detail
+	if e.Title == "" {
+		e.Title = strings.ReplaceAll(strings.ReplaceAll(r.Kind, ".", " "), "_", " ")
 	}
 	var outcome struct {
 		Code, Detail, Choice, State, Reason, Message string
@@ -82,20 +143,7 @@ func entryOf(r row) entry {
 			}
 		}
 	}
-	json.Unmarshal(r.Request, &request) // a row of another shape has less to say
 	json.Unmarshal(r.Outcome, &outcome)
-	e.Group = groupOf(r.Kind)
-	if a := request.Action; a != nil {
-		e.Detail = a.Capability
-		switch {
-		case a.HTTP != nil:
-			e.Title = a.HTTP.Method + " " + a.HTTP.Path
-		case a.SSH != nil:
-			e.Title = a.SSH.Command
-		}
-	} else if s := firstOf(request.Name, request.Slot, request.Capability, request.Note); s != "" {
-		e.Detail = s
-	}
 	switch res := outcome.Result; {
 	case res.Status != 0:
 		e.Result = "HTTP " + strconv.Itoa(res.Status)
@@ -105,7 +153,10 @@ func entryOf(r row) entry {
 		e.Result = firstOf(outcome.Choice, outcome.EndReason, outcome.Code, res.Exit.Signal, outcome.State, outcome.Reason)
 	}
 	e.Tone = toneOf(e.Kind, e.Result, outcome.State)
-	e.Title, e.Detail, e.Result = approval.Escape(e.Title, 200), approval.Escape(e.Detail, 200), approval.Escape(e.Result, 60)
+	if e.Result == "" || words[e.Result] != "" {
+		e.Result = firstOf(words[e.Result], words[r.Kind])
+	}
+	e.Title, e.Detail, e.Result = approval.Escape(e.Title, 200), approval.Escape(e.Detail, 200), approval.Escape(strings.ReplaceAll(e.Result, "_", " "), 60)
 	return e
 }
 

@@ -122,10 +122,19 @@ func parents(c approval.Card) string {
 
 func capabilityWords(c approval.Capability) string {
 	words := []string{c.Target}
-	for _, list := range [][]string{c.Methods, c.Paths, c.Query, c.Commands} {
+	for _, list := range [][]string{c.Methods, c.Paths, c.Query, c.Commands, c.Env, c.HostKeys} {
 		if len(list) > 0 {
 			words = append(words, strings.Join(list, ", "))
 		}
+	}
+	for _, h := range c.Via {
+		words = append(words, "by way of "+h.Target+" ("+strings.Join(h.HostKeys, ", ")+")")
+	}
+	if f := c.Copy; f != nil {
+		words = append(words, fmt.Sprintf("copies %s, there %s, here %s, up to %s, overwriting: %t", f.Direction, strings.Join(f.Remote, ", "), strings.Join(f.Local, ", "), f.MaxSize, f.Overwrite))
+	}
+	if c.PTY {
+		words = append(words, "a terminal")
 	}
 	if c.Budget != "" {
 		words = append(words, c.Budget)

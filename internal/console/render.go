@@ -17,14 +17,15 @@ import (
 var pages embed.FS
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
-	"clock":  func(t time.Time) string { return t.Local().Format("15:04") },
-	"when":   func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") },
-	"day":    func(t time.Time) string { return t.Local().Format("2 Jan 15:04") },
-	"stamp":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-	"short":  func(s string) string { return s[:min(len(s), 12)] },
-	"join":   strings.Join,
-	"plain":  approval.Printable,
-	"plural": plural,
+	"clock":   func(t time.Time) string { return t.Local().Format("15:04") },
+	"when":    func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") },
+	"day":     func(t time.Time) string { return t.Local().Format("2 Jan 15:04") },
+	"stamp":   func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"short":   func(s string) string { return s[:min(len(s), 12)] },
+	"join":    strings.Join,
+	"plain":   approval.Printable,
+	"plural":  plural,
+	"program": programOf,
 	"orNone": func(s string) string {
 		if s == "" {
 			return "none"
@@ -32,6 +33,14 @@ var templates = template.Must(template.New("").Funcs(template.FuncMap{
 		return s
 	},
 }).ParseFS(pages, "web/*.html"))
+
+// programOf names a program that may be hidden.
+func programOf(path string) string {
+	if path == "" {
+		return "a program that hides itself"
+	}
+	return path
+}
 
 func plural(n int, noun string) string {
 	if n == 1 {

@@ -47,11 +47,8 @@ func (c *Console) viewSessions(w http.ResponseWriter, r *http.Request, o *opened
 
 func sessionOf(s wire.Session) sessionView {
 	p := s.Caller.Subject()
-	v := sessionView{Session: s, Program: approval.Escape(p.Kernel.ExePath, 300), PID: p.Kernel.PID, SHA256: p.Filesystem.SHA256,
+	v := sessionView{Session: s, Program: approval.Escape(programOf(p.Kernel.ExePath), 300), PID: p.Kernel.PID, SHA256: p.Filesystem.SHA256,
 		Shim: s.Caller.Agent != nil, Live: s.State != "ended"}
-	if v.Program == "" {
-		v.Program = "a program that hides itself"
-	}
 	claims := approval.ClaimedOf(s.Caller, "")
 	for i, a := range claims.Process.Argv {
 		claims.Process.Argv[i] = approval.Escape(a, 300)

@@ -60,6 +60,9 @@ func what(card approval.Card) string {
 		if r.Method != "" {
 			return r.Method + " " + r.Path
 		}
+		if r.Direction != "" {
+			return "copy " + r.Direction + " " + r.Remote
+		}
 		return r.Capability
 	}
 	names := make([]string, len(card.Granting.Capabilities))
@@ -121,11 +124,8 @@ func (c *Console) viewCard(w http.ResponseWriter, r *http.Request, o *opened) {
 }
 
 func viewOf(card approval.Card) cardView {
-	v := cardView{Card: card, OneAction: card.Request != nil, Program: card.Verified.Agent.Kernel.ExePath}
+	v := cardView{Card: card, OneAction: card.Request != nil, Program: programOf(card.Verified.Agent.Kernel.ExePath)}
 	v.Each = !v.OneAction && card.Granting.Unit == action.UnitOperation
-	if v.Program == "" {
-		v.Program = "a program that hides itself"
-	}
 	if card.Granting.Note != "" {
 		v.Notes = append(v.Notes, card.Granting.Note)
 	}
