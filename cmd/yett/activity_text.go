@@ -83,11 +83,15 @@ type rowParts struct {
 		}
 		Capabilities           []string
 		Name, Difference, Slot string
+		Method, Passkey        string
 		Reason                 string
 		ApprovalID             string `json:"approval_id"`
 		SessionID              string `json:"session_id"`
 	}
-	claimed struct{ Purpose string }
+	claimed  struct{ Purpose string }
+	verified struct {
+		Proof struct{ By, Passkey string }
+	}
 	granted struct {
 		Capabilities []string
 		Until        time.Time
@@ -114,8 +118,9 @@ func (p *activityPrinter) about(row ledger.Row) string {
 	json.Unmarshal(row.Request, &r.request) // a row of another shape has no summary
 	json.Unmarshal(row.Claimed, &r.claimed)
 	json.Unmarshal(row.Granted, &r.granted)
+	json.Unmarshal(row.Verified, &r.verified)
 	json.Unmarshal(row.Outcome, &r.outcome)
-	words := []string{r.request.Name, r.request.Slot, r.request.Reason, strings.Join(r.request.Capabilities, ", "), r.request.SessionID}
+	words := []string{r.request.Name, r.request.Passkey, r.request.Method, r.request.Slot, r.request.Reason, strings.Join(r.request.Capabilities, ", "), r.request.SessionID}
 	if row.Kind == "outcome" {
 		words = append(words, p.ofIntent(row))
 	}
@@ -153,6 +158,12 @@ func (r rowParts) decided() []string {
 		choice = "until " + r.granted.Until.Local().Format("15:04")
 	}
 	words := []string{choice, strings.Join(r.granted.Capabilities, ", ")}
+	switch p := r.verified.Proof; p.By {
+	case approval.ByPasskey:
+		words = append(words, "by passkey "+p.Passkey)
+	case approval.ByClick:
+		words = append(words, "by a click")
+	}
 	if r.request.ApprovalID != "" {
 		words = append([]string{strings.ToUpper(approval.Tag(r.request.ApprovalID))}, words...)
 	}

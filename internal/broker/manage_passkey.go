@@ -124,7 +124,7 @@ func (o *operator) checkPasskeyAct(method string, m wire.Managed) *wire.Error {
 	if fail != nil {
 		return fail
 	}
-	request := map[string]any{"method": method}
+	request := map[string]any{"method": method, "passkey": proven.Name}
 	if method == wire.MethodSecretSet || method == wire.MethodSecretRotate {
 		proven = approval.Proven{By: approval.ByPasskey, Name: proven.Name, Key: proven.Key}
 	} else {
