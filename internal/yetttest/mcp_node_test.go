@@ -30,11 +30,15 @@ func installNode(dir string) error {
 	if err := os.Mkdir(to, 0o755); err != nil {
 		return err
 	}
-	_, client := os.Stat("node/node_modules/@modelcontextprotocol/sdk/package.json")
-	if _, verifier := os.Stat("node/node_modules/@simplewebauthn/server/package.json"); client == nil && verifier == nil {
+	there := true
+	for _, module := range []string{"@modelcontextprotocol/sdk", "@simplewebauthn/server", "oidc-provider"} {
+		_, err := os.Stat("node/node_modules/" + module + "/package.json")
+		there = there && err == nil
+	}
+	if there {
 		return run("cp", "-R", "node/.", to)
 	}
-	for _, f := range []string{"package.json", "package-lock.json", ".npmrc", "client.mjs", "receipt.mjs"} {
+	for _, f := range []string{"package.json", "package-lock.json", ".npmrc", "client.mjs", "receipt.mjs", "oidc.mjs"} {
 		if err := copyFile(filepath.Join("node", f), filepath.Join(to, f), 0o644); err != nil {
 			return err
 		}
@@ -42,7 +46,7 @@ func installNode(dir string) error {
 	npm := exec.Command("npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
 	npm.Dir = to
 	if out, err := npm.CombinedOutput(); err != nil {
-		why := fmt.Sprintf("npm ci in internal/yetttest/node could not install the MCP client of the TypeScript SDK and the verifier of WebAuthn: %v\n%s", err, out)
+		why := fmt.Sprintf("npm ci in internal/yetttest/node could not install the MCP client of the TypeScript SDK, the verifier of WebAuthn and the authorization server: %v\n%s", err, out)
 		return os.WriteFile(filepath.Join(to, "MISSING"), []byte(why), 0o644)
 	}
 	return run("chmod", "-R", "a+rX", to)
@@ -81,13 +85,18 @@ type nodeAnswer struct {
 	Message  string          `json:"message"`
 }
 
+func needNode(t testing.TB) {
+	t.Helper()
+	if why, err := os.ReadFile(filepath.Join(nodeDir(), "MISSING")); err == nil {
+		t.Fatalf("%s\nIt needs a registry of npm packages once; scripts/node-modules does the same.", why)
+	}
+}
+
 // startNode starts a Node host; how is the command that it starts in place of
 // yett-mcp itself.
 func (b *Broker) startNode(how ...string) *node {
 	b.T.Helper()
-	if why, err := os.ReadFile(filepath.Join(nodeDir(), "MISSING")); err == nil {
-		b.T.Fatalf("%s\nIt needs a registry of npm packages once; scripts/node-modules does the same.", why)
-	}
+	needNode(b.T)
 	if len(how) == 0 {
 		how = []string{Bin("yett-mcp"), "--home", b.Home}
 	}

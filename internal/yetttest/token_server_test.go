@@ -133,7 +133,7 @@ func (s *tokenServer) exchange(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	access := s.fresh("access")
-	c.access[access] = time.Now().Add(c.life)
+	c.access[access] = time.Now().Add(c.life + Patience) // a call may be slow to arrive
 	out["access_token"] = access
 	answering := c.answering
 	s.mu.Unlock()
