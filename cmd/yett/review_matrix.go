@@ -111,7 +111,13 @@ func (r *reviewed) uses() map[string][]use {
 			credential, target := c.Credential, s.Place
 			if c.Host != "" {
 				h, _ := r.policy.Host(c.Host) // a policy names only what it has
-				credential, target = h.Key, h.User+"@"+h.Address.String()
+				credential, target = h.Key, h.String()
+				for _, hop := range r.policy.Way(c.Host) {
+					target += " over " + hop.String()
+					if hop.Key == s.Name && hop.Key != h.Key {
+						all[name] = append(all[name], use{name: c.Name, operation: "opens the way over " + hop.String() + " to " + h.String(), each: c.Confirm == access.ConfirmEach})
+					}
+				}
 			}
 			if credential == s.Name {
 				all[name] = append(all[name], use{name: c.Name,
