@@ -70,6 +70,9 @@ func TestAuditChecksPasskeysAgain(t *testing.T) {
 	if err := c.look(r.decision); !errors.Is(err, errNotEnrolled) {
 		t.Errorf("a passkey that was removed: %v", err)
 	}
+	if said := newActivityPrinter(nil).about(r.decision); !strings.Contains(said, "by passkey laptop") {
+		t.Errorf("yett activity says %q", said)
+	}
 	other := yetttest.NewAuthenticator(a.Origin)
 	other.ID = a.ID
 	for what, change := range map[string]func(*approvedRows){

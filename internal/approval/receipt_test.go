@@ -11,7 +11,7 @@ import (
 	"github.com/yett-broker/yett/internal/yetttest"
 )
 
-func receiptOf(t *testing.T, a *yetttest.Authenticator) []byte {
+func receiptOf(t testing.TB, a *yetttest.Authenticator) []byte {
 	t.Helper()
 	const card = `{"approval_id":"a_1"}`
 	d := approval.Decided{ApprovalID: "a_1", Digest: approval.Digest([]byte(card)), Document: card, Choice: approval.ChoiceUntil, Until: until.In(time.FixedZone("east", 3600))}
