@@ -79,12 +79,15 @@ type consoleFlags struct {
 	port int
 	on   bool // asked for
 	off  bool
+
+	require bool // refuse what nobody would notice
 }
 
 func (f *consoleFlags) add(c *cobra.Command) {
 	c.Flags().IntVar(&f.port, "console", console.Port, "serve the console, on this `PORT` of the loopback addresses")
 	c.Flags().Lookup("console").NoOptDefVal = strconv.Itoa(console.Port)
 	c.Flags().BoolVar(&f.off, "no-console", false, "serve no console")
+	c.Flags().BoolVar(&f.require, "require-approver", false, "refuse what would need a card while nobody would notice it")
 }
 
 func (f *consoleFlags) check(c *cobra.Command) error {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -19,14 +20,17 @@ import (
 )
 
 func newPending(a *app) *cobra.Command {
-	return &cobra.Command{
+	following := false
+	c := &cobra.Command{
 		Use:   "pending [ID]",
 		Short: "Show the cards that wait for a decision",
 		Long: "Shows the cards that wait, in turn between the processes that ask: the oldest of each\n" +
 			"first, so that one process pushes no card of another away. Every process of a program\n" +
 			"has its turn. With an ID that card is shown in full, however many wait; with --json every\n" +
 			"card is. Without your proof only ids, times and capability names are shown; with it the\n" +
-			"cards, and the digests by which they are approved.",
+			"cards, and the digests by which they are approved.\n\n" +
+			"With --follow it goes on: each card is printed when it comes, and it is said which wait\n" +
+			"no more. A proof shows cards in full for a quarter of an hour, then in a line each.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			conn, err := a.dial(c.Context())
@@ -34,6 +38,15 @@ func newPending(a *app) *cobra.Command {
 				return err
 			}
 			defer conn.Close()
+			if following && len(args) == 1 {
+				return usageError{errors.New("--follow shows all that waits, not one card")}
+			}
+			if following {
+				if err := a.openReading(c.Context(), conn); err != nil {
+					return err
+				}
+				return a.follow(c.Context(), conn)
+			}
 			if waits, err := a.anythingWaits(c.Context(), conn); err != nil {
 				return err
 			} else if waits || len(args) == 1 || a.passFD >= 0 {
@@ -47,6 +60,8 @@ func newPending(a *app) *cobra.Command {
 			return a.pendingCards(c.Context(), conn)
 		},
 	}
+	c.Flags().BoolVar(&following, "follow", false, "go on showing what comes, until Ctrl-C")
+	return c
 }
 
 // anythingWaits asks for the number of cards, which the broker tells without a

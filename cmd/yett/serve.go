@@ -107,7 +107,7 @@ func (a *app) serve(ctx context.Context, unused time.Duration, onSuspend bool, p
 	own := func() []int { return page.ports(loc) }
 	b, err := broker.New(broker.Config{Location: loc, Version: version, Vault: v, Ledger: l,
 		HTTP: httpexec.New(httpexec.Options{OwnPorts: own}), SSH: sshexec.New(sshexec.Options{OwnPorts: own}), Bodies: kept,
-		Clock: session.SystemClock{}, Log: log, ShimFile: installedShim, OwnFile: installedYett, LockAfter: unused})
+		Clock: session.SystemClock{}, Log: log, ShimFile: installedShim, OwnFile: installedYett, LockAfter: unused, RequireApprover: page.require})
 	if err != nil {
 		return err
 	}

@@ -95,6 +95,7 @@ type Queue struct {
 	nos     map[string]time.Duration // kept no by key → end, since boot
 	paid    map[string]time.Duration // when a caller's allowance is full again, since boot
 	changed chan struct{}            // closed and replaced at each change of what waits
+	changes int64                    // how many there were
 }
 
 type waiting struct {
@@ -341,7 +342,15 @@ func (q *Queue) Changed() <-chan struct{} {
 	return q.changed
 }
 
+// Changes counts the changes of what waits.
+func (q *Queue) Changes() int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.changes
+}
+
 func (q *Queue) tellLocked() {
+	q.changes++
 	close(q.changed)
 	q.changed = make(chan struct{})
 }

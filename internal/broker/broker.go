@@ -67,6 +67,8 @@ type Config struct {
 	ShimFile func() (device, inode uint64, err error)
 	// OwnFile returns device and inode of the installed yett.
 	OwnFile func() (device, inode uint64, err error)
+	// RequireApprover refuses what would need a card while nobody would notice it.
+	RequireApprover bool
 	// LockAfter is how long the vault stays open unused; 0 is without end.
 	LockAfter time.Duration
 }
@@ -84,6 +86,7 @@ type Broker struct {
 	doors    doors
 	proofs   backoff
 
+	audience audience
 	deriving chan struct{} // held while a page derives keys
 
 	consolePort   atomic.Int32           // 0: there is none

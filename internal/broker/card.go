@@ -16,6 +16,11 @@ import (
 // that no.
 func (ch *channel) fileAccessCard(s *session.Session, p *access.Policy, wanted []string, purpose string, first bool) *wire.Error {
 	b := ch.b
+	if b.nobodyNotices() {
+		ch.setCard(nil, wire.NewReason(wire.ReasonNoApprover, ""))
+		s.Activate()
+		return nil
+	}
 	g := approval.Granting{Unit: s.Caller.Unit, LongestEnd: s.Status().ExpiresAt}
 	for _, name := range wanted {
 		g.Capabilities = append(g.Capabilities, cardCapability(p, name))
@@ -55,7 +60,7 @@ func settleAccess(s *session.Session, wanted []string, first bool, d approval.De
 func (ch *channel) fileOperationCard(op *operation, note string) (*approval.Item, *action.Refusal) {
 	b, s := ch.b, op.session
 	open := b.state()
-	if open == nil {
+	if open == nil || b.nobodyNotices() {
 		return nil, &action.Refusal{Code: wire.ReasonNoApprover}
 	}
 	digest := hexOf(op.record.Digest)

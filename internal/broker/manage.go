@@ -51,6 +51,8 @@ func (o *operator) manage(method string, m wire.Managed) (any, *wire.Error) {
 		return o.listSecrets()
 	case wire.MethodApprovalList:
 		return managed(m, o.listCards)
+	case wire.MethodApprovalWait:
+		return managed(m, o.waitCards)
 	case wire.MethodSessionList:
 		return o.listSessions()
 	case wire.MethodSessionPaused:

@@ -53,6 +53,8 @@ type Broker interface {
 	Status() wire.Status
 	// Changed returns a channel that is closed at the next change of what waits.
 	Changed() <-chan struct{}
+	// Noticing says that somebody would notice a card, until done is called.
+	Noticing() (done func())
 	// Visit says who is at the other end of a connection, or that it is nobody
 	// whom the console serves. The key is empty where no process can be named.
 	Visit(local, remote netip.AddrPort) (key string, err error)

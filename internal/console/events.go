@@ -46,6 +46,7 @@ func (c *Console) events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer c.endStream(o)
+	defer c.Broker.Noticing()()
 	rc := http.NewResponseController(w)
 	w.Header().Set("Content-Type", "text/event-stream")
 	send := func(text string) bool {

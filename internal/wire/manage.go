@@ -28,6 +28,7 @@ const (
 	MethodApprovalList      = "approval.list"
 	MethodApprovalApprove   = "approval.approve"
 	MethodApprovalDeny      = "approval.deny"
+	MethodApprovalWait      = "approval.wait" // answers when what waits has changed
 	MethodSessionList       = "session.list"
 	MethodSessionRevoke     = "session.revoke"
 	MethodSessionPaused     = "session.paused" // what an unlocking would resume
@@ -190,6 +191,18 @@ type AccessTested struct {
 type ApprovalList struct {
 	ApprovalID string `json:"approval_id,omitempty" wire:"optional"`
 	Offset     int    `json:"offset,omitempty" wire:"optional"`
+}
+
+// ApprovalWait asks to be told when there were other changes of what waits than
+// Seen, or after WaitMS, at most 25,000. Whoever asks it can be asked.
+type ApprovalWait struct {
+	Seen   int64 `json:"seen"`
+	WaitMS int64 `json:"wait_ms"`
+}
+
+// ApprovalChanged answers approval.wait.
+type ApprovalChanged struct {
+	Changes int64 `json:"changes"`
 }
 
 // Approval is one waiting card. Digest, Card, SessionID and Asked are present
