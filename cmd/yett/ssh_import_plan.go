@@ -86,10 +86,13 @@ func readHop(s string) (hop, error) {
 	return hop{m[1], strings.Trim(m[2], "[]"), m[3]}, nil
 }
 
-// take plans a host that the person asked for.
+// take plans a host that the person asked for. What was planned for one that is
+// left out is left out with it.
 func (p *importPlan) take(alias string) {
+	hosts, keys, other := len(p.hosts), len(p.keys), len(p.other)
 	h, err := p.host(hop{alias: alias}, 0)
 	if err != nil {
+		p.hosts, p.keys, p.other = p.hosts[:hosts], p.keys[:keys], p.other[:other]
 		p.leftOut = append(p.leftOut, leftOut{alias, err.Error()})
 		return
 	}
@@ -112,7 +115,11 @@ func (p *importPlan) host(at hop, depth int) (*plannedHost, error) {
 	if same := p.planned(h); same != nil {
 		return same, nil
 	}
-	p.name(h)
+	base := at.alias
+	if plain, err := p.identify(hop{alias: at.alias}, o); err == nil && (plain.Address != h.Address || plain.User != h.User) {
+		base += "-" + strings.Trim(at.user+"-"+at.port, "-") // as the way to another host names it
+	}
+	p.name(h, base)
 	if h.there {
 		return h, nil
 	}
@@ -159,8 +166,8 @@ func (p *importPlan) planned(h *plannedHost) *plannedHost {
 
 // name gives a host a name of the access file. One that is applied already, with
 // the same account and address, stays as it is.
-func (p *importPlan) name(h *plannedHost) {
-	base := strings.Trim(notInHostNames.ReplaceAllString(strings.ToLower(h.From), "-"), "-._")
+func (p *importPlan) name(h *plannedHost, base string) {
+	base = strings.Trim(notInHostNames.ReplaceAllString(strings.ToLower(base), "-"), "-._")
 	h.Name = base
 	for n := 2; ; n++ {
 		old, applied := p.applied.Host(h.Name)

@@ -1,15 +1,19 @@
 package yetttest
 
 import (
+	"bytes"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
@@ -280,7 +284,85 @@ func TestSSHKeygen(t *testing.T) {
 	if op := c.MustAct("ssh:h", map[string]any{"command": "hostname"}); !strings.Contains(string(op.Result), `"status":0`) {
 		t.Errorf("%+v: %s", op, op.Result)
 	}
+	b.rotateEncrypted(t, at)
+	if op := c.MustAct("ssh:h", map[string]any{"command": "hostname"}); !strings.Contains(string(op.Result), `"status":0`) {
+		t.Errorf("%+v: %s", op, op.Result)
+	}
 	if strings.Contains(string(b.Printed()), "PRIVATE KEY") {
 		t.Error("a private key was printed")
+	}
+}
+
+// rotateEncrypted gives the key of the server, encrypted, on standard input, and
+// its passphrase on a descriptor of its own.
+func (b *Broker) rotateEncrypted(t *testing.T, at *sshServer) {
+	t.Helper()
+	raw, err := ssh.ParseRawPrivateKey(at.ClientKey)
+	must(t, err)
+	block, err := ssh.MarshalPrivateKeyWithPassphrase(raw, "", []byte(keyWord))
+	must(t, err)
+	for word, want := range map[string]string{"wrong": "passphrase is wrong", keyWord: "made has its value"} {
+		files := []*os.File{}
+		for _, text := range []string{Passphrase, word} {
+			r, w, err := os.Pipe()
+			must(t, err)
+			fmt.Fprintln(w, text)
+			w.Close()
+			defer r.Close()
+			files = append(files, r)
+		}
+		cmd := exec.Command(Bin("yett"), "secret", "rotate", "made", "--home", b.Home, "--passphrase-fd", "3", "--key-passphrase-fd", "4")
+		cmd.Env, cmd.ExtraFiles, cmd.Stdin = b.Env, files, bytes.NewReader(pem.EncodeToMemory(block))
+		out, _ := cmd.CombinedOutput()
+		if !strings.Contains(string(out), want) {
+			t.Errorf("with %q it says %s", word, out)
+		}
+	}
+}
+
+// TestE5_RevokedWhileAnSSHConnectionIsMade revokes a session while the key
+// exchange with its host hangs: the connection is closed at once, and nothing
+// more came over it. The host's side of the wire tells.
+func TestE5_RevokedWhileAnSSHConnectionIsMade(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	type seen struct{ last, ended time.Time }
+	began, done := make(chan struct{}), make(chan seen, 1)
+	go func() {
+		c, err := l.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		io.WriteString(c, "SSH-2.0-silent\r\n")
+		var w seen
+		for buf, first := make([]byte, 4096), true; ; first = false {
+			n, err := c.Read(buf)
+			if err != nil {
+				w.ended = time.Now()
+				done <- w
+				return
+			}
+			if w.last = time.Now(); first && n > 0 {
+				close(began)
+			}
+		}
+	}()
+	server := startSSHServer(t)
+	file := fmt.Sprintf("[credential.k]\nkind = \"ssh-key\"\n[host.h]\naddress = %q\nuser = \"hop\"\nkey = \"k\"\nhost_keys = [%q]\n"+
+		"[capability.\"ssh:h\"]\nhost = \"h\"\ncommands = [\"hostname\"]\n", l.Addr().String(), server.HostKey)
+	b := Start(t, file, "k", string(server.ClientKey))
+	c := b.Granted("ssh:h")
+	c.asks("ssh:h", map[string]any{"command": "hostname"})
+	<-began
+	b.manage(wire.MethodSessionRevoke, map[string]any{"session_id": b.Sessions()[0].SessionID}, nil, nil, nil)
+	revoked := time.Now()
+	w := <-done
+	if late := w.last.Sub(revoked); late > 100*time.Millisecond {
+		t.Errorf("bytes %s after the revocation", late)
+	}
+	if late := w.ended.Sub(revoked); late > 100*time.Millisecond {
+		t.Errorf("closed %s after the revocation", late)
 	}
 }
