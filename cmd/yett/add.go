@@ -69,7 +69,7 @@ func newAdd(a *app) *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&o.name, "name", "", "the `NAME` of the credential; the preset's own if not given")
-	f.StringVar(&o.origin, "origin", "", "http, gitlab, grafana: the one place the token goes to, `https://HOST[:PORT]`")
+	f.StringVar(&o.origin, "origin", "", "http, gitlab, grafana, jira: the one place the token goes to, `https://HOST[:PORT]`")
 	f.BoolVar(&o.private, "private", false, "the host's name may lead to a private address")
 	f.BoolVar(&o.noTest, "no-test", false, "do not try the value")
 	f.IntVar(&o.valueFD, "value-fd", -1, "read the value from file descriptor `N`")
