@@ -100,7 +100,7 @@ func (a *app) scan(ctx context.Context, name string, port int, files []string) e
 	}
 	if r.Changed {
 		e := wire.Errorf(wire.ReasonDenied, "%s shows another key than is listed or known.", approval.Printable(address))
-		e.NextStep = "Find out from its administrator whether it was changed on purpose. Until then nothing goes there. Then put the new key into host_keys of the access file: yett apply."
+		e.NextStep = "Find out from its administrator whether it was changed on purpose. Until then nothing goes there. If it was: yett access show > access.toml, put the new key into its host_keys, yett apply access.toml."
 		return e
 	}
 	return nil
