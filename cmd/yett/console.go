@@ -10,14 +10,17 @@ import (
 	"os/exec"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/broker"
 	"github.com/yett-broker/yett/internal/console"
 	"github.com/yett-broker/yett/internal/doctor"
 	"github.com/yett-broker/yett/internal/endpoint"
+	"github.com/yett-broker/yett/internal/notify"
 	"github.com/yett-broker/yett/internal/peer"
 	"github.com/yett-broker/yett/internal/wire"
 )
@@ -81,6 +84,7 @@ type consoleFlags struct {
 	off  bool
 
 	require bool // refuse what nobody would notice
+	quiet   bool // tell the desktop nothing
 }
 
 func (f *consoleFlags) add(c *cobra.Command) {
@@ -88,6 +92,7 @@ func (f *consoleFlags) add(c *cobra.Command) {
 	c.Flags().Lookup("console").NoOptDefVal = strconv.Itoa(console.Port)
 	c.Flags().BoolVar(&f.off, "no-console", false, "serve no console")
 	c.Flags().BoolVar(&f.require, "require-approver", false, "refuse what would need a card while nobody would notice it")
+	c.Flags().BoolVar(&f.quiet, "no-notify", false, "do not tell the desktop when a card comes")
 }
 
 func (f *consoleFlags) check(c *cobra.Command) error {
@@ -148,7 +153,31 @@ func serveConsole(log *slog.Logger, loc endpoint.Location, b *broker.Broker, f c
 			b.ConsoleOff(err.Error())
 		}
 	}()
-	return func() { c.Close(); <-ended }
+	quiet := notifyDesktop(log, loc, b, f)
+	return func() { quiet(); c.Close(); <-ended }
+}
+
+// notifyDesktop tells the desktop what waits, until the returned function is
+// called. A test home tells it nothing.
+func notifyDesktop(log *slog.Logger, loc endpoint.Location, b *broker.Broker, f consoleFlags) (stop func()) {
+	if loc.Test || f.quiet {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	waiting := func() notify.Waiting {
+		n, first, names := b.FirstWaiting()
+		w := notify.Waiting{Count: n, ID: first.ApprovalID, Tag: first.Tag, What: approval.Escape(strings.Join(names, ", "), 120)}
+		if first.ConsoleURL != nil {
+			w.URL = *first.ConsoleURL
+		}
+		return w
+	}
+	go func() {
+		defer close(ended)
+		notify.Watch(ctx, notify.SessionBus(), log, notify.Source{Changed: b.Changed, Waiting: waiting, Reached: b.Noticing})
+	}()
+	return func() { cancel(); <-ended }
 }
 
 // holderOf names who listens at an address, as far as the kernel tells.

@@ -78,3 +78,13 @@ func (o *operator) waitCards(r wire.ApprovalWait) (any, *wire.Error) {
 		}
 	}
 }
+
+// FirstWaiting says how many cards wait, and of the first what everybody of the
+// account may know.
+func (b *Broker) FirstWaiting() (count int, first wire.Pending, capabilities []string) {
+	items := b.queue.List()
+	if len(items) == 0 {
+		return 0, first, nil
+	}
+	return len(items), *b.pendingOf(items[0]), items[0].Capabilities
+}
