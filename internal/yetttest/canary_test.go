@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -215,18 +216,24 @@ func TestCanary(t *testing.T) {
 	}
 	secrets.add("the recovery code", r.recovery)
 	r.job(up)
-	files := secrets.searchFiles(t, r.b.Home) // while the broker runs, with its write-ahead log
+	r.must("audit", "export", "--full")
+	r.must("audit", "export", "--full", "--format", "csv")
+	r.must("audit", "prove", "1")
+	r.must("vault", "backup", filepath.Join(dir, "backup"))
+	files := secrets.searchFiles(t, dir) // while the broker runs, with its write-ahead log
 	r.crash()
 	files = append(files, secrets.searchFiles(t, r.b.Home)...)
 	processes := stop()
 
-	for _, want := range []string{"vault.yett", "ledger.db", "ledger.db-wal", "ledger.db-shm"} {
+	for _, want := range []string{"vault.yett", "backup", "ledger.db", "ledger.db-wal", "ledger.db-shm", "ledger.journal", "ledger.head", "ledger.pub"} {
 		if !strings.Contains(strings.Join(files, " ")+" ", want+" ") {
 			t.Errorf("%s was not among the files %v", want, files)
 		}
 	}
-	if !strings.Contains(strings.Join(files, " "), ".prev") {
-		t.Errorf("the previous generation of the vault was not among the files %v", files)
+	for what, suffix := range map[string]string{"the previous generation of the vault": ".prev", "the body of an answer": ".body"} {
+		if !slices.ContainsFunc(files, func(name string) bool { return strings.HasSuffix(name, suffix) }) {
+			t.Errorf("%s was not among the files %v", what, files)
+		}
 	}
 	for _, want := range []string{"serve\x00--home\x00" + r.b.Home, "yett-mcp\x00--home\x00" + r.b.Home, "approve\x00", "secret\x00set\x00", "GORACE="} {
 		if !bytes.Contains(processes, []byte(want)) {
