@@ -248,7 +248,7 @@ func listPolicy(p *access.Policy) wire.AccessListResult {
 	for _, c := range p.Capabilities() {
 		v := cardCapability(p, c.Name)
 		r.Capabilities = append(r.Capabilities, wire.Access{Capability: c.Name, Kind: string(c.Kind), Target: v.Target,
-			Methods: c.Methods, Paths: c.Paths, Query: c.Query, Commands: c.Commands, PTY: c.PTY, Direction: c.Direction, Remote: c.Remote,
+			Methods: c.Methods, Paths: c.Paths, Query: c.Query, Commands: c.Commands, PTY: c.PTY, Env: v.Env, Direction: c.Direction, Remote: c.Remote,
 			Local: c.Local, MaxSize: c.MaxSize, Overwrite: c.Overwrite, Budget: v.Budget, Confirm: c.Confirm})
 	}
 	return r

@@ -234,3 +234,20 @@ func BenchmarkRounds(b *testing.B) {
 		}
 	}
 }
+
+func FuzzUnlockKey(f *testing.F) {
+	for _, options := range [][]string{{"-a", "1"}, {"-m", "PKCS8"}, {"-m", "PEM", "-t", "ecdsa"}} {
+		_, private, _ := keygen(f, append([]string{"-t", "ed25519", "-C", "", "-N", "word"}, options...)...)
+		f.Add(private, []byte("word"))
+	}
+	f.Fuzz(func(t *testing.T, secret, passphrase []byte) {
+		plain, err := sshexec.UnlockKey(secret, passphrase)
+		var e *sshexec.KeyError
+		if err != nil && !errors.As(err, &e) || (err == nil) == (plain == nil) {
+			t.Fatalf("%d bytes, %v (%T)", len(plain), err, err)
+		}
+		if err == nil {
+			parseKey(t, plain)
+		}
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -129,5 +130,35 @@ func TestE5_NothingOnTheWireAfterARevocation(t *testing.T) {
 	}
 	if stalls < 15 {
 		t.Errorf("only %d phases were met", stalls)
+	}
+}
+
+// A call that ends while its host's name is asked for dials nothing, whatever the
+// answer is then.
+func TestE5_NothingIsDialledAfterARevocation(t *testing.T) {
+	h := newFakeHost(t, swallow)
+	asked := make(chan struct{})
+	e := sshexec.New(sshexec.Options{OwnPorts: noPorts, Resolve: func(ctx context.Context, _ string) ([]netip.Addr, error) {
+		close(asked)
+		<-ctx.Done()
+		return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
+	}})
+	tg := hostTarget(h, newTestKey(t))
+	_, port, err := net.SplitHostPort(h.address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tg.Address = net.JoinHostPort("host.example", port)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-asked
+		cancel()
+	}()
+	_, err = e.Do(ctx, tg, newTestKey(t), action.SSH{Command: "true"})
+	wantError(t, err, sshexec.CodeUpstream, false)
+	select {
+	case <-h.accepted:
+		t.Error("the host was dialled")
+	default:
 	}
 }

@@ -94,6 +94,7 @@ type Access struct {
 	Query      []string   `json:"query,omitempty"`
 	Commands   []string   `json:"commands,omitempty"`
 	PTY        bool       `json:"pty,omitempty"`       // a command may have a terminal
+	Env        []string   `json:"env,omitempty"`       // variables that a command may be given
 	Direction  string     `json:"direction,omitempty"` // up, down or both
 	Remote     []string   `json:"remote,omitempty"`
 	Local      []string   `json:"local,omitempty"`
