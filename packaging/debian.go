@@ -36,7 +36,8 @@ func (r *release) debian(to string, t tree, p platform) error {
 	if err := r.writeTree(root, t); err != nil {
 		return err
 	}
-	c := exec.Command("dpkg-deb", "--root-owner-group", "--uniform-compression", "-Zxz", "--build", root, to)
+	// The lowest level takes a fifth of the time and gives a tenth more.
+	c := exec.Command("dpkg-deb", "--root-owner-group", "--uniform-compression", "-Zxz", "-z1", "--build", root, to)
 	c.Env = append(os.Environ(), fmt.Sprintf("SOURCE_DATE_EPOCH=%d", r.time.Unix()))
 	if out, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("dpkg-deb: %w\n%s", err, out)

@@ -103,20 +103,30 @@ func (r *release) packages(dir string, platforms []string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", text, err)
 		}
-		name := fmt.Sprintf("yett_%s_%s_%s.tar.gz", r.version, p.os, p.arch)
-		if err := r.archive(filepath.Join(dir, name), t); err != nil {
-			return fmt.Errorf("writing %s: %w", name, err)
+		made, err := r.pack(dir, p, t)
+		if err != nil {
+			return err
 		}
-		names = append(names, name)
-		if p.os == "linux" {
-			name := fmt.Sprintf("yett_%s_%s.deb", debianVersion(r.version), debianArch(p.arch))
-			if err := r.debian(filepath.Join(dir, name), t, p); err != nil {
-				return fmt.Errorf("making %s: %w", name, err)
-			}
-			names = append(names, name)
-		}
+		names = append(names, made...)
 	}
 	return writeSums(dir, names)
+}
+
+// pack writes the packages of one platform.
+func (r *release) pack(dir string, p platform, t tree) (names []string, err error) {
+	name := fmt.Sprintf("yett_%s_%s_%s.tar.gz", r.version, p.os, p.arch)
+	if err := r.archive(filepath.Join(dir, name), t); err != nil {
+		return nil, fmt.Errorf("writing %s: %w", name, err)
+	}
+	names = append(names, name)
+	if p.os != "linux" {
+		return names, nil
+	}
+	name = fmt.Sprintf("yett_%s_%s.deb", debianVersion(r.version), debianArch(p.arch))
+	if err := r.debian(filepath.Join(dir, name), t, p); err != nil {
+		return nil, fmt.Errorf("making %s: %w", name, err)
+	}
+	return append(names, name), nil
 }
 
 // removeOld removes the packages of another time: SHA256SUMS is about all.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,6 +28,7 @@ const (
 var made struct {
 	once sync.Once
 	dir  string
+	tree tree
 	err  error
 }
 
@@ -44,13 +46,31 @@ func packages(t *testing.T) string {
 	t.Chdir("..")
 	made.once.Do(func() {
 		if made.dir, made.err = os.MkdirTemp("", "yett-packages-"); made.err == nil {
-			made.err = makePackages(made.dir, 0o022)
+			made.tree, made.err = makeOnce(made.dir)
 		}
 	})
 	if made.err != nil {
 		t.Fatal(made.err)
 	}
 	return made.dir
+}
+
+// makeOnce does what makePackages does, and keeps what was packed.
+func makeOnce(dir string) (tree, error) {
+	defer syscall.Umask(syscall.Umask(0o022))
+	r, err := newRelease(described1, epoch1)
+	if err != nil {
+		return nil, err
+	}
+	t, err := r.build(host())
+	if err != nil {
+		return nil, err
+	}
+	names, err := r.pack(dir, host(), t)
+	if err != nil {
+		return nil, err
+	}
+	return t, writeSums(dir, names)
 }
 
 func makePackages(dir string, umask int) error {
@@ -256,20 +276,18 @@ func wantUnits(t *testing.T, root, prefix string) {
 // TestMakeInstall installs below a prefix in a root of its own, twice: what
 // runs is replaced, not written into.
 func TestMakeInstall(t *testing.T) {
-	t.Chdir("..")
+	packages(t)
 	root := t.TempDir()
 	r, err := newRelease(described1, epoch1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := root + "/opt/yett"
-	made, err := r.build(host())
-	if err == nil {
-		err = made.addUnits("/opt/yett")
-	}
+	tree := maps.Clone(made.tree)
+	err = tree.addUnits("/opt/yett")
 	for range 2 {
 		if err == nil {
-			err = r.lay(made, dir)
+			err = r.lay(tree, dir)
 		}
 	}
 	if err != nil {
