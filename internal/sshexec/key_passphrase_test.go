@@ -237,8 +237,8 @@ func BenchmarkRounds(b *testing.B) {
 
 func FuzzUnlockKey(f *testing.F) {
 	for _, options := range [][]string{{"-a", "1"}, {"-m", "PKCS8"}, {"-m", "PEM", "-t", "ecdsa"}} {
-		_, private, _ := keygen(f, append([]string{"-t", "ed25519", "-C", "", "-N", "word"}, options...)...)
-		f.Add(private, []byte("word"))
+		_, private, _ := keygen(f, append([]string{"-t", "ed25519", "-C", "", "-N", "a word"}, options...)...)
+		f.Add(private, []byte("a word"))
 	}
 	f.Fuzz(func(t *testing.T, secret, passphrase []byte) {
 		plain, err := sshexec.UnlockKey(secret, passphrase)
