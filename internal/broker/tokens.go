@@ -89,7 +89,7 @@ func (t *tokens) claim(c access.Credential, now time.Duration) claim {
 		return claim{wait: k.flight}
 	case k.access != nil && now < k.until:
 		return claim{access: bytes.Clone(k.access)}
-	case k.failed != nil && now < k.wait:
+	case k.failed != nil && now < k.wait && k.unsaved == nil:
 		return claim{failed: k.failed}
 	}
 	k.flight, k.sent = make(chan struct{}), false

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -219,6 +220,32 @@ func TestH16_ReplacedMeanwhile(t *testing.T) {
 	}
 	if exchanges, calls := s.counts(mail); exchanges != 2 || calls != 1 {
 		t.Errorf("%d exchanges and %d calls, want 2 and 1", exchanges, calls)
+	}
+}
+
+// TestH16_VaultCannotBeWritten: the only good refresh token is kept until it can
+// be stored, and the access token that came with it is not used before.
+func TestH16_VaultCannotBeWritten(t *testing.T) {
+	b, s := tokenBroker(t, "", map[string]string{"mail": refreshing})
+	c := b.Granted("http:mail")
+	must(t, os.Chmod(b.Home, 0o500))
+	defer os.Chmod(b.Home, 0o700)
+	for range 2 {
+		if said := c.MustAct("http:mail", get("/mail/a")).notSent(t); !strings.Contains(said.Error, "could not be stored") {
+			t.Errorf("it says %+v", said)
+		}
+	}
+	if exchanges, calls := s.counts(s.clients["mail"]); exchanges != 1 || calls != 0 {
+		t.Errorf("%d exchanges and %d calls, want 1 and none", exchanges, calls)
+	}
+	must(t, os.Chmod(b.Home, 0o700))
+	if op := c.MustAct("http:mail", get("/mail/b")); op.status(t) != 200 {
+		t.Errorf("when it can be written again: %s", op.Result)
+	}
+	b.Restart()
+	c = b.Granted("http:mail")
+	if op := c.MustAct("http:mail", get("/mail/c")); op.status(t) != 200 || s.clients["mail"].revoked {
+		t.Errorf("after a restart: %s", op.Result)
 	}
 }
 
