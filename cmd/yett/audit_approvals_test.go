@@ -64,6 +64,11 @@ func TestAuditChecksPasskeysAgain(t *testing.T) {
 			t.Fatalf("%s: %v", row.Kind, err)
 		}
 	}
+	aboutAValue := ledger.Row{Kind: "proof.passkey", Request: part(t, map[string]any{"method": "secret.set"}),
+		Outcome: part(t, map[string]any{"proof": approval.Proven{By: approval.ByPasskey, Name: "laptop", Key: a.COSE()}})}
+	if err := c.look(aboutAValue); err != nil {
+		t.Errorf("a row about a value: %v", err)
+	}
 	if c.checked != 2 {
 		t.Errorf("%d acts were checked", c.checked)
 	}
