@@ -68,7 +68,7 @@ func tools() []tool {
 		},
 		{
 			name: "read_result",
-			description: "Read a body that a result named by reference (body_ref, stdout_ref, stderr_ref): large ones piece by piece, binary ones as base64. " +
+			description: "Read a body that a result named by reference (body_ref, stdout_ref, stderr_ref, stdout_tail_ref): large ones piece by piece, binary ones as base64. " +
 				"To find something in a large body, give grep (lines that match, with their numbers) or json (values of a JSON document) instead of reading all of it. " +
 				"References are valid in the session that made them.",
 			schema: `{"type":"object","properties":{` +
