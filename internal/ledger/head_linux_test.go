@@ -328,7 +328,7 @@ func TestA03_LastRowsInTheDatabase(t *testing.T) {
 	for rows.Next() {
 		var n, length int64
 		must(t, rows.Scan(&n, &length))
-		for at := n % 3; at < length; at += 29 {
+		for at := n % 3; at < length; at += int64(5*apart() - 4) {
 			places = append(places, place{n, at, "sealed"})
 		}
 		places = append(places, place{n, 0, "leaf"}, place{n, 31, "leaf"}, place{n, length - 1, "sealed"})
