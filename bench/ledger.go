@@ -356,6 +356,19 @@ func measureProofs(dir string, rows int64, key string) error {
 	return nil
 }
 
+// idleAfter is when Go has given back what deriving the keys took.
+const idleAfter = 3 * time.Second
+
+// measureIdle prints what a broker has resident that was unlocked and does nothing.
+func (b *bench) measureIdle() error {
+	time.Sleep(idleAfter) // it was unlocked a moment ago
+	kib, err := b.resident()
+	if err == nil {
+		fmt.Printf("%.1f MiB resident in a broker %v after it was unlocked\n", float64(kib)/1024, idleAfter)
+	}
+	return err
+}
+
 // measureConcurrent prints brokered GETs beside direct ones.
 func (b *bench) measureConcurrent(calls int) error {
 	for _, clients := range []int{1, 16, 64} {

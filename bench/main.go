@@ -63,6 +63,9 @@ func run() int {
 		if all {
 			err = b.measure(*rounds, *calls, *spawns)
 		}
+		if *ledgerOnly {
+			err = b.measureIdle()
+		}
 		if err == nil && (all || *ledgerOnly) {
 			err = measureLedger(*rounds, *rows)
 		}
