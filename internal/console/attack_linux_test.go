@@ -154,10 +154,15 @@ func TestConsoleGivesAStrangerWithCurlNothing(t *testing.T) {
 }
 
 // outsideAgent starts an agent in a process of its own, which asks.
-func (s *site) outsideAgent(capability string) yetttest.Card {
+func (s *site) outsideAgent(asks string) yetttest.Card {
 	s.t.Helper()
-	agent := exec.Command(os.Args[0], "-test.run=^$")
-	agent.Env = append(os.Environ(), "CONSOLE_AGENT="+s.Home, "CONSOLE_ASKS="+capability)
+	return s.agentProgram(os.Args[0], asks, "")
+}
+
+func (s *site) agentProgram(program, asks, purpose string) yetttest.Card {
+	s.t.Helper()
+	agent := exec.Command(program, "-test.run=^$")
+	agent.Env = append(os.Environ(), "CONSOLE_AGENT="+s.Home, "CONSOLE_ASKS="+asks, "CONSOLE_PURPOSE="+purpose)
 	if err := agent.Start(); err != nil {
 		s.t.Fatal(err)
 	}

@@ -72,14 +72,14 @@ func playAgent(home, asks string) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), yetttest.Patience)
 	defer cancel()
-	conn, err := client.DialLocation(ctx, loc, client.Options{Program: "agent"})
+	conn, err := client.DialLocation(ctx, loc, client.Options{Program: "claude-code", Version: "2.4.1"})
 	if err != nil {
 		return err
 	}
 	if many, ok := strings.CutPrefix(asks, "many:"); ok {
 		return askMany(ctx, conn, strings.Split(many, ","))
 	}
-	_, err = conn.OpenSession(ctx, []string{asks}, "")
+	_, err = conn.OpenSession(ctx, strings.Split(asks, ","), os.Getenv("CONSOLE_PURPOSE"))
 	return err
 }
 

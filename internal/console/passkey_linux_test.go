@@ -130,6 +130,16 @@ func TestAPasskeyAnswersOneDecisionOnly(t *testing.T) {
 			t.Errorf("%s: %d %s", what, a.Status, a.Body)
 		}
 	}
+	// Asking for a challenge gives a page that can do nothing but answer it.
+	var asked struct{ Token string }
+	if a := page.fetch("/challenge", "", map[string]any{}); json.Unmarshal(a.Body, &asked) != nil || asked.Token == "" {
+		t.Fatalf("a challenge before any proof: %d %s", a.Status, a.Body)
+	}
+	for _, path := range []string{"/view/sessions", "/view/activity", "/view/access", "/view/doctor", "/view/card?id=" + cards[0].ApprovalID} {
+		if a := page.fetch(path, asked.Token, nil); a.Status != 401 {
+			t.Errorf("%s before the answer: %d %s", path, a.Status, a.Body)
+		}
+	}
 	decide("another card", 1, "once", 0, gesture(""))
 	decide("another choice", 0, "until", 60, gesture(""))
 	decide("a tampered challenge", 0, "once", 0, gesture(`c.challenge = 'AAAA' + c.challenge.slice(4);`))

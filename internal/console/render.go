@@ -17,15 +17,14 @@ import (
 var pages embed.FS
 
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
-	"clock":   func(t time.Time) string { return t.Local().Format("15:04") },
-	"when":    func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") },
-	"day":     func(t time.Time) string { return t.Local().Format("2 Jan 15:04") },
-	"stamp":   func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-	"short":   func(s string) string { return s[:min(len(s), 12)] },
-	"join":    strings.Join,
-	"plain":   approval.Printable,
-	"plural":  plural,
-	"program": programOf,
+	"clock":  func(t time.Time) string { return t.Local().Format("15:04") },
+	"when":   func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") },
+	"day":    func(t time.Time) string { return t.Local().Format("2 Jan 15:04") },
+	"stamp":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"short":  func(s string) string { return s[:min(len(s), 12)] },
+	"join":   strings.Join,
+	"plain":  approval.Printable,
+	"plural": plural,
 	"orNone": func(s string) string {
 		if s == "" {
 			return "none"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -133,18 +134,21 @@ func (tb *tab) view(s *site, name, ready string) {
 func TestEveryView(t *testing.T) {
 	t.Parallel()
 	s := start(t, teamAccess, "github", canary, "billing", canary)
+	claude := filepath.Join(filepath.Dir(s.Home), "claude")
+	if out, err := exec.Command("cp", os.Args[0], claude).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	first := s.agentProgram(claude, "http:github.issues", "Look through the open issues")
+	s.Approve(first, "--for", "1h")
 	worker := s.Granted("http:github.issues", "http:billing.read", "http:billing.refund")
 	worker.Call(wire.MethodActionRequest, worker.Next(map[string]any{"capability": "http:github.issues", "action": map[string]any{"method": "GET", "path": "/user"}, "wait_ms": 1000}))
 	worker.Call(wire.MethodActionRequest, worker.Next(map[string]any{"capability": "http:billing.read", "action": map[string]any{"method": "GET", "path": "/v1/invoices"}, "wait_ms": 0}))
+	s.agentProgram(claude, "http:github.issues,ssh:web1.status", "Triage the open issues and look whether web1 is up")
 	refund := worker.Call(wire.MethodActionRequest, worker.Next(map[string]any{"capability": "http:billing.refund", "wait_ms": 0, "action": map[string]any{
 		"method": "POST", "path": "/v1/refunds", "headers": map[string]string{"Content-Type": "application/json"}, "body": `{"invoice":"in_0042","amount":1900,"reason":"duplicate"}`}}))
 	if refund.Error != nil {
 		t.Fatal(refund.Error.Message)
 	}
-	asker := s.Open()
-	asker.Must(wire.MethodSessionOpen, map[string]any{"nonce": asker.Hello.Nonce, "capabilities": []string{"http:github.issues", "ssh:web1.status"},
-		"purpose": "Triage the open issues and look whether web1 is up"}, &asker.Session)
-
 	page := s.open(s.url(""))
 	page.wait(`document.querySelector('.peek li')`)
 	page.look("gate")
@@ -153,8 +157,10 @@ func TestEveryView(t *testing.T) {
 	page.wait(`!document.querySelector('[data-once]').disabled`)
 	page.look("waiting")
 	page.click(`.cards li:nth-child(2) [data-show]`)
-	page.wait(`document.querySelector('.card h2').innerText.includes('capability grants')`)
-	page.look("session-card")
+	page.wait(`document.querySelector('.card h2').innerText.includes('one action') && !document.querySelector('[data-once]').disabled`)
+	page.look("action")
+	page.click("[data-once]")
+	page.look("proof")
 	page.view(s, "sessions", "")
 	page.look("sessions")
 	page.view(s, "activity", `document.querySelector('.time li')`)

@@ -84,8 +84,8 @@ type cardView struct {
 	approval.Card
 	Digest, Document string
 	Asked            int
-	Program          string
-	OneAction, Each  bool // about one action; each action will be asked for again
+	Program, What    string // who asks, and for what, in a few words
+	OneAction, Each  bool   // about one action; each action will be asked for again
 	Notes            []string
 	Claims           []claim
 	Change           change
@@ -125,6 +125,7 @@ func (c *Console) viewCard(w http.ResponseWriter, r *http.Request, o *opened) {
 
 func viewOf(card approval.Card) cardView {
 	v := cardView{Card: card, OneAction: card.Request != nil, Program: programOf(card.Verified.Agent.Kernel.ExePath)}
+	v.What = what(card)
 	v.Each = !v.OneAction && card.Granting.Unit == action.UnitOperation
 	if card.Granting.Note != "" {
 		v.Notes = append(v.Notes, card.Granting.Note)

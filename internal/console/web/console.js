@@ -261,9 +261,9 @@ import * as passkey from './passkey.js';
     const box = parse(`<form class="decide" aria-label="Decision" autocomplete="off">
       <p class="settled" role="status" hidden></p>
       <div class="first"><button type="button" class="plain" data-deny>Deny</button><span class="gap"></span>
-        <button type="button" class="primary" data-once data-yes>Allow once…</button>
+        <button type="button" data-once data-yes>Allow once…</button>
         <button type="button" data-for data-yes>Allow for a time…</button></div>
-      <div class="second" hidden><div class="row"><label class="for" hidden>For <select name="minutes" aria-label="Length"><option value="15">15 minutes</option><option value="30" selected>30 minutes</option><option value="60">1 hour</option><option value="240">4 hours</option><option value="480">8 hours</option></select></label>
+      <div class="second" hidden><p class="about"></p><div class="row"><label class="for" hidden>For <select name="minutes" aria-label="Length"><option value="15">15 minutes</option><option value="30" selected>30 minutes</option><option value="60">1 hour</option><option value="240">4 hours</option><option value="480">8 hours</option></select></label>
         <input name="phrase" type="password" placeholder="Passphrase" aria-label="Passphrase" autocomplete="off" spellcheck="false" data-1p-ignore data-lpignore="true">
         <button type="submit" class="primary" data-yes></button><button type="button" data-key data-yes>Passkey</button><button type="button" class="quiet" data-back>Back</button></div></div>
       <p class="error" role="alert" data-error></p></form>`);
@@ -279,6 +279,7 @@ import * as passkey from './passkey.js';
       first.hidden = !!c;
       second.hidden = !c;
       $('.for', form).hidden = c !== 'until';
+      $('.about', form).textContent = cards().map((k) => k.dataset.about).join(' · ');
       $('[type=submit]', form).textContent = c === 'until' ? 'Allow for this time' : 'Allow' + many + ' once';
       form.phrase.hidden = byClick();
       $('[data-key]', form).hidden = byClick() || !passkey.usable();
