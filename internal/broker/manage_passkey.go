@@ -26,14 +26,18 @@ func (b *Broker) origin() string {
 }
 
 // passkeyChallenge tells a page how to ask for a passkey. It is nil while there
-// is none to ask for.
-func (b *Broker) passkeyChallenge() *wire.PasskeyChallenge {
-	origin := b.origin()
-	known, err := b.Vault.Approvers()
+// is none to ask for. Which ones there are is told to a page, which could not ask
+// without, and to whoever may read.
+func (o *operator) passkeyChallenge() *wire.PasskeyChallenge {
+	origin := o.b.origin()
+	known, err := o.b.Vault.Approvers()
 	if origin == "" || err != nil {
 		return nil
 	}
 	c := &wire.PasskeyChallenge{RelyingParty: approval.RelyingParty, Origin: origin, IDs: [][]byte{}}
+	if _, onPage := o.who.(*Page); !onPage && !o.mayRead() {
+		return c
+	}
 	for _, a := range known {
 		c.IDs = append(c.IDs, a.ID)
 	}

@@ -24,7 +24,7 @@ func (o *operator) challenge() (any, *wire.Error) {
 	if nonce == "" {
 		return nil, wire.NewError(wire.CodeBusy)
 	}
-	c := wire.Challenge{Nonce: nonce, Passkeys: o.b.passkeyChallenge()}
+	c := wire.Challenge{Nonce: nonce, Passkeys: o.passkeyChallenge()}
 	for _, s := range o.b.Vault.Slots() {
 		c.Slots = append(c.Slots, wire.ChallengeSlot{Name: s.Name, Salt: s.KDF.Salt, Time: s.KDF.Time,
 			MemoryKiB: s.KDF.MemoryKiB, Threads: s.KDF.Threads, Form: s.KDF.Form})

@@ -247,8 +247,14 @@ func TestAttackPasskeyEnrolment(t *testing.T) {
 		t.Errorf("another passphrase by a passkey: %v", fail)
 	}
 	var l wire.List[wire.Passkey]
+	if c := b.prover().challenge(); len(c.Passkeys.IDs) != 0 {
+		t.Errorf("without a proof it is told which passkeys there are: %+v", c.Passkeys)
+	}
 	if fail := p.byPasskey(a, wire.MethodActivityRead, wire.Empty{}, nil); fail != nil {
 		t.Fatalf("reading by a passkey: %v", fail)
+	}
+	if c := p.challenge(); len(c.Passkeys.IDs) != 1 {
+		t.Errorf("the passkeys after a proof: %+v", c.Passkeys)
 	}
 	if p.ask(wire.MethodPasskeyList, []byte("{}"), nil, &l); len(l.Items) != 1 || l.Items[0].Name != "laptop" || l.Items[0].Fingerprint != a.Passkey().Fingerprint() {
 		t.Errorf("there are %+v", l)
