@@ -8,6 +8,9 @@ import (
 	"github.com/yett-broker/yett/internal/wire"
 )
 
+// readX is an action that may be repeated.
+var readX = map[string]any{"method": "GET", "path": "/v1/x"}
+
 // hangs is an upstream that counts and holds every POST to /v1/hang until the
 // test ends.
 func hangs(t *testing.T) (up *Upstream, arrived chan string) {

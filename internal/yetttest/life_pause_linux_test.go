@@ -26,8 +26,6 @@ func (b *Broker) status() (st wire.Status) {
 	return st
 }
 
-var readX = map[string]any{"method": "GET", "path": "/v1/x"}
-
 // TestPausedSessionsAreResumedByProof: those whose process, channel and end
 // stand, with their original end; a person sees which.
 func TestPausedSessionsAreResumedByProof(t *testing.T) {
