@@ -54,6 +54,7 @@ var nextSteps = map[doctor.Cause]string{
 	doctor.ClientOther:      "Enter the installed one: yett connect; the broker accepts no other one.",
 	doctor.ClientRelative:   "Write the whole path of yett-mcp there.",
 	doctor.ClientUnreadable: "Look at the file's permissions and size.",
+	doctor.ClientSandboxed:  "Let it run outside of the sandbox, or give the sandbox the socket's directory: yett status names it.",
 	doctor.NoClient:         "Enter it where your agent keeps its MCP servers: yett connect.",
 	doctor.AsRoot:           "Run broker and agents as an ordinary account.",
 	doctor.SystemUnknown:    "Nothing can be said about it here.",

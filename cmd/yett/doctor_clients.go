@@ -15,7 +15,7 @@ func clientFiles() []doctor.ClientFile {
 	for _, c := range install.Clients() {
 		for _, system := range slices.Sorted(maps.Keys(c.Files)) {
 			for _, path := range c.Files[system] {
-				if f := (doctor.ClientFile{Client: c.Name, Path: path}); !slices.Contains(all, f) {
+				if f := (doctor.ClientFile{Client: c.Name, Path: path, Sandbox: c.Sandbox}); !slices.Contains(all, f) {
 					all = append(all, f)
 				}
 			}
@@ -23,7 +23,7 @@ func clientFiles() []doctor.ClientFile {
 	}
 	for _, c := range install.Clients() {
 		if c.Project != "" {
-			all = append(all, doctor.ClientFile{Client: c.Name, Path: c.Project, Project: true})
+			all = append(all, doctor.ClientFile{Client: c.Name, Path: c.Project, Project: true, Sandbox: c.Sandbox})
 		}
 	}
 	return all

@@ -44,6 +44,7 @@ const (
 	ClientMissing    Cause = "client_missing"
 	ClientOther      Cause = "client_other"
 	ClientRelative   Cause = "client_relative"
+	ClientSandboxed  Cause = "client_sandboxed"
 	ClientUnreadable Cause = "client_unreadable"
 	NoClient         Cause = "no_client"
 	AsRoot           Cause = "as_root"
@@ -55,4 +56,4 @@ var Causes = []Cause{NotRunning, StaleSocket, Starting, Forbidden, UnsafeEndpoin
 	ProgramReplaced, ProgramMissing, ProgramOpen, ByHand, UnknownService, Dumpable, MemoryNotLocked, HiddenListener, NoVault, VaultDamaged,
 	VaultRolledBack, NoRecovery, NoPrevious, ReplacedKept, FileOpen, HomeOpen, HomeMissing, NoLedger, LedgerUnknown, LedgerStopped,
 	DiskFull, DiskLow, DiskUnknown, ClockBehind, KernelOld, PtraceOpen, UserNamespaces, NoWatches, Sandboxed, ClientMissing,
-	ClientOther, ClientRelative, ClientUnreadable, NoClient, AsRoot, SystemUnknown}
+	ClientOther, ClientRelative, ClientUnreadable, ClientSandboxed, NoClient, AsRoot, SystemUnknown}

@@ -22,6 +22,7 @@ type ClientFile struct {
 	Client  string
 	Path    string // below a home directory, or below the project
 	Project bool
+	Sandbox string // a regular expression that matches where the client puts its servers into a sandbox
 }
 
 // maxClientFile bounds what is read; some clients keep histories in theirs.
@@ -53,9 +54,13 @@ func clientFindings(s Subject) []Finding {
 				all = append(all, weaker("client", approval.Printable(c.Client+": "+err.Error()), ClientUnreadable))
 				continue
 			}
-			for _, word := range shimWords(text) {
+			words := shimWords(text)
+			for _, word := range words {
 				told++
 				all = append(all, clientFinding(c.Client, path, word))
+			}
+			if len(words) > 0 && c.sandboxed(text) {
+				all = append(all, weaker("client", approval.Printable(fmt.Sprintf("%s (%s) runs in a sandbox, and yett-mcp with it: it may not reach the broker's socket", c.Client, path)), ClientSandboxed))
 			}
 		}
 	}
@@ -63,6 +68,14 @@ func clientFindings(s Subject) []Finding {
 		all = append(all, weaker("client", "no client's configuration that was looked at names yett-mcp", NoClient))
 	}
 	return all
+}
+
+func (c ClientFile) sandboxed(text []byte) bool {
+	if c.Sandbox == "" {
+		return false
+	}
+	found, err := regexp.Match(c.Sandbox, text)
+	return found && err == nil
 }
 
 // shimWords are the commands in a configuration that end in yett-mcp, each once.

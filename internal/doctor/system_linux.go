@@ -100,6 +100,9 @@ func sandboxFinding(pid int) Finding {
 	if v, err := lineOf(status, "Seccomp:"); err == nil && v != "0" {
 		hints = append(hints, "a seccomp filter")
 	}
+	if ids, err := setting(procPath(pid, "uid_map")); err == nil && strings.Join(strings.Fields(ids), " ") != "0 0 4294967295" {
+		hints = append(hints, "a user namespace")
+	}
 	if path, _, _, err := endpoint.Installed(ownProgram); err == nil {
 		var st unix.Statfs_t
 		if unix.Statfs(filepath.Dir(path), &st) == nil && st.Flags&unix.ST_NOSUID != 0 {
@@ -107,7 +110,7 @@ func sandboxFinding(pid int) Finding {
 		}
 	}
 	if len(hints) == 0 {
-		return good("sandbox", "no container, no WSL, no filter of system calls")
+		return good("sandbox", "no container, no WSL, no user namespace, no filter of system calls")
 	}
 	return weaker("sandbox", strings.Join(hints, ", "), Sandboxed)
 }

@@ -212,6 +212,19 @@ func TestDoctorClients(t *testing.T) {
 	}
 	config(yetttest.Bin("yett-mcp"))
 	examine(t, b).says(t, "client", true, "starts "+yetttest.Bin("yett-mcp"))
+	gemini := filepath.Join(home, ".gemini", "settings.json")
+	must(t, os.Mkdir(filepath.Dir(gemini), 0o700))
+	for settings, sandboxed := range map[string]bool{`"tools":{"sandbox":"docker"},`: true, `"tools":{"sandbox": true},`: true, `"tools":{"sandbox":false},`: false, "": false} {
+		must(t, os.WriteFile(gemini, []byte(`{`+settings+`"mcpServers":{"yett":{"command":"`+yetttest.Bin("yett-mcp")+`"}}}`), 0o600))
+		told := false
+		for _, c := range examine(t, b).Checks {
+			told = told || c.Name == "client" && strings.Contains(c.Found, "runs in a sandbox") && c.OK && c.NextStep != ""
+		}
+		if told != sandboxed {
+			t.Errorf("Gemini with %s: a sandbox is told: %v", settings, told)
+		}
+	}
+	must(t, os.Remove(gemini))
 	config("/nowhere/yett-mcp")
 	examine(t, b).says(t, "client", false, "/nowhere/yett-mcp, which is not there")
 	other := filepath.Join(home, "yett-mcp")

@@ -32,7 +32,10 @@ type Client struct {
 	Marks   []string            `toml:"marks"`
 	Project string              `toml:"project"` // below a project; empty: none
 
+	Sandbox string `toml:"sandbox"`
+
 	ProjectSource string `toml:"project_source"`
+	SandboxSource string `toml:"sandbox_source"`
 
 	Format  Format   `toml:"format"`
 	At      []string `toml:"at"`

@@ -43,6 +43,12 @@ func lintClient(t *testing.T, c Client) {
 	if c.Project != "" {
 		lintSource(t, c.ProjectSource)
 	}
+	if _, err := regexp.Compile(c.Sandbox); err != nil || (c.Sandbox == "") != (c.SandboxSource == "") {
+		t.Errorf("a sandbox by %q, known from %q: %v", c.Sandbox, c.SandboxSource, err)
+	}
+	if c.Sandbox != "" {
+		lintSource(t, c.SandboxSource)
+	}
 	lintFormat(t, c.Format)
 	if len(c.Files) != 2 || len(c.At) != 2 || c.At[1] != "yett" {
 		t.Errorf("files %v, at %v", c.Files, c.At)
