@@ -85,6 +85,9 @@ func TestLookupAsSSHDoes(t *testing.T) {
 	}
 	for _, name := range []string{"web1", "web2", "web3", "web10", "bastion", "inner", "other", "deep", "nobody.example", "WEB1"} {
 		o := c.Lookup(name)
+		if o.Value("forwardagent") != "" {
+			t.Errorf("%s: what stands behind a condition that cannot be judged applies", name)
+		}
 		for key, values := range realSSH(t, oracle, name) {
 			var got []string
 			switch key {
