@@ -91,6 +91,7 @@ func TestClicksDecideAboutReadingOnly(t *testing.T) {
 	reads := approval.Capability{Name: "http:x.read", Methods: []string{"GET", "HEAD"}}
 	writes := approval.Capability{Name: "http:x.write", Methods: []string{"GET", "POST"}}
 	ssh := approval.Capability{Name: "ssh:x", Commands: []string{"uptime"}}
+	copying := approval.Capability{Name: "copy:x", Copy: &approval.Copying{Direction: "down"}}
 	granting := func(all ...approval.Capability) approval.Card {
 		return approval.Card{Granting: approval.Granting{Capabilities: all}}
 	}
@@ -113,6 +114,8 @@ func TestClicksDecideAboutReadingOnly(t *testing.T) {
 		"reading and SSH":        {granting(reads, ssh), false},
 		"one action that writes": {action("POST", "", writes), false},
 		"a command":              {action("", "uptime", ssh), false},
+		"a copy from a host":     {action("", "", copying), false},
+		"a session that copies":  {granting(copying), false},
 		"an unknown outcome":     {repeat, false},
 		"nothing at all":         {granting(), false},
 	} {

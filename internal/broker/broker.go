@@ -92,6 +92,7 @@ type Broker struct {
 	consolePort   atomic.Int32           // 0: there is none
 	consoleOff    atomic.Pointer[string] // why there is none
 	passkeysWrong atomic.Int64           // answers of passkeys that did not hold
+	pagesRefused  refusals               // of proofs on pages
 
 	stop     chan struct{}
 	stopOnce sync.Once

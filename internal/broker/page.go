@@ -140,7 +140,19 @@ func (p *Page) Ask(method string, m wire.Managed) (result any, fail *wire.Error)
 			fail = wire.NewError(wire.CodeInternal)
 		}
 	}()
-	return p.manage(method, m)
+	result, fail = p.manage(method, m)
+	p.recordRefused(method, fail)
+	return result, fail
+}
+
+// recordRefused makes a row of a proof that was not accepted, as on a channel.
+func (p *Page) recordRefused(method string, fail *wire.Error) {
+	if fail == nil || fail.Code != wire.CodeProofInvalid && fail.Code != wire.CodeProofRequired && fail.Code != wire.CodeAttributionFailed {
+		return
+	}
+	if p.b.pagesRefused.allow(p.b.Clock.SinceBoot(), 20) { // of all pages in a second: a page is opened in no time
+		p.b.recordRefusal("", p.id, fail.Code, map[string]any{"method": method, "message": fail.Message})
+	}
 }
 
 // Reading reports whether a proof has opened reading for this page.

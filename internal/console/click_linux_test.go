@@ -70,12 +70,18 @@ func TestABrowserThatIsDrivenDecidesNoUnsafe(t *testing.T) {
 	s.Unlock()
 	token = page.token()
 	refused("after a lock", click(token, "http:demo.read"))
-	by := ""
+	by, refusals := "", 0
 	for _, r := range s.Activity() {
+		if r.Kind == "refused" && bytes.Contains(r.Request, []byte(wire.MethodApproveAll)) {
+			refusals++
+		}
 		var v struct{ Proof approval.Proven }
 		if r.Kind == "decision" && json.Unmarshal(r.Verified, &v) == nil {
 			by += v.Proof.By
 		}
+	}
+	if refusals != 6 {
+		t.Errorf("%d rows tell of clicks that were refused", refusals)
 	}
 	if by != approval.ByClick {
 		t.Errorf("the rows of the decisions say %q", by)
