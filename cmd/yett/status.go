@@ -60,6 +60,12 @@ func printStatus(w io.Writer, st wire.Status, foreign *wire.Error) {
 	if st.Ledger != "ok" && st.Ledger != "" {
 		fmt.Fprintf(w, "the ledger %s\n", p(st.Ledger))
 	}
+	switch {
+	case st.Console != "":
+		fmt.Fprintf(w, "console %s\n", p(st.Console))
+	case st.ConsoleProblem != "":
+		fmt.Fprintf(w, "no console: %s\n", p(st.ConsoleProblem))
+	}
 	if st.UpdateWaiting {
 		fmt.Fprintln(w, "an update of yett is installed; it takes effect at the next start, and sessions end then: yett stop, yett up")
 	}

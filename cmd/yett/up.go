@@ -176,6 +176,9 @@ func (a *app) printUp(ctx context.Context, conn *client.Conn, loc endpoint.Locat
 	} else {
 		fmt.Fprintf(a.stdout, "%s The broker runs in the background; yett stop%s ends it.\n", was, homeFlag(loc))
 	}
+	if st := a.statusOf(ctx, conn); st.Console != "" {
+		fmt.Fprintf(a.stdout, "console: %s (yett console%s opens it)\n", st.Console, homeFlag(loc))
+	}
 	next := "next: "
 	if known := a.applied(ctx, conn); known > 0 {
 		fmt.Fprintf(a.stdout, "%s; yett add PRESET%s adds more.\n", howMany(known, "capability")+" can be asked for", homeFlag(loc))
@@ -191,6 +194,12 @@ func (a *app) printUp(ctx context.Context, conn *client.Conn, loc endpoint.Locat
 		return
 	}
 	a.printClient(loc, done.Client, next)
+}
+
+// statusOf is how the broker is, as far as it says.
+func (a *app) statusOf(ctx context.Context, conn *client.Conn) (st wire.Status) {
+	call(ctx, conn, wire.MethodBrokerStatus, wire.Empty{}, nil, &st) // what is not known is not printed
+	return st
 }
 
 // applied is how many capabilities can be asked for, 0 if that is not known.
