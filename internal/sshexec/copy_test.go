@@ -381,7 +381,12 @@ func TestE5_CopyStopsBetweenChunks(t *testing.T) {
 			revoke()
 			time.Sleep(100 * time.Millisecond) // what the rule gives
 			after := p.sent.Load()
-			wantError(t, <-failed, sshexec.CodeUpstream, false)
+			select {
+			case err := <-failed:
+				wantError(t, err, sshexec.CodeUpstream, false)
+			case <-time.After(patience):
+				t.Fatal("the copy goes on")
+			}
 			happens(t, p.closed, "closing the connection")
 			if n := p.sent.Load() - after; n != 0 {
 				t.Errorf("%d bytes were sent later than 100 ms after the end", n)
