@@ -232,10 +232,15 @@ type decided struct {
 
 // renew lets a page that decides go on being read.
 func (c *Console) renew(o *opened, keys Keys) {
-	if o.page.Reading() && time.Since(o.since) < renewAfter {
+	c.mu.Lock()
+	fresh := time.Since(o.since) < renewAfter
+	c.mu.Unlock()
+	if o.page.Reading() && fresh {
 		return
 	}
 	if fail := prove(o.page, keys, wire.MethodActivityRead, wire.Empty{}); fail == nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		o.since = time.Now()
 	}
 }
