@@ -45,7 +45,7 @@ func (c *Console) challenge(w http.ResponseWriter, r *http.Request) {
 			refuse(w, fail)
 			return
 		}
-		token = c.keepAsking(p, visitOf(r).key)
+		token = c.keep(p, visitOf(r).key)
 		o = &opened{page: p}
 	}
 	ch, fail := ask[wire.Challenge](o.page, wire.MethodVaultChallenge, wire.Empty{})
@@ -84,7 +84,7 @@ func (c *Console) openByPasskey(w http.ResponseWriter, r *http.Request, g gestur
 		return
 	}
 	c.mu.Lock()
-	o.since, o.asking = time.Now(), false
+	o.since = time.Now()
 	c.mu.Unlock()
 	answer(w, http.StatusOK, map[string]any{"token": bearer(r), "told": []string{}})
 }

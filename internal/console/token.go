@@ -23,7 +23,6 @@ type opened struct {
 	since  time.Time // when reading was opened last
 	used   time.Time // Console.mu
 	stream int       // Console.mu: how many event streams it holds
-	asking bool      // Console.mu: it has a challenge and has proven nothing yet
 }
 
 const (
@@ -32,9 +31,6 @@ const (
 	renewAfter = 5 * time.Minute
 	// unusedTime is how long a page lives that nothing is heard of.
 	unusedTime = 3 * time.Minute
-	// maxAsking bounds the pages that have a challenge and have proven nothing:
-	// the oldest makes room, so that nobody shuts the person out by asking.
-	maxAsking = 16
 )
 
 // keep gives an opened page a token.
@@ -46,30 +42,6 @@ func (c *Console) keep(p Page, key string) (token string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.pages[hashOf(token)] = &opened{page: p, key: key, since: now, used: now}
-	return token
-}
-
-// keepAsking gives a page a token with which it can answer a challenge, and do
-// nothing else that needs a proof.
-func (c *Console) keepAsking(p Page, key string) (token string) {
-	token = c.keep(p, key)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.pages[hashOf(token)].asking = true
-	var oldest tokenHash
-	n := 0
-	for t, o := range c.pages {
-		if !o.asking {
-			continue
-		}
-		if n++; n == 1 || o.since.Before(c.pages[oldest].since) {
-			oldest = t
-		}
-	}
-	if n > maxAsking {
-		c.pages[oldest].page.Close()
-		delete(c.pages, oldest)
-	}
 	return token
 }
 
