@@ -6,6 +6,7 @@
 # screenshots  every view of the console, light and dark, into dist/screenshots
 # hosts     the released Claude Code, Codex and Gemini CLI against a stand-in for their model, offline
 #           (installs a gigabyte from npm; UPDATE=1 writes the golden files)
+# s3        signatures against versitygw, an S3 server that checks them (builds it, which takes minutes)
 # bench     what it costs, ratios first
 # package   what people install, in dist/: archives, Debian packages and their SHA256SUMS
 #           (PLATFORMS=linux/amd64,linux/arm64)
@@ -25,7 +26,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo 0.0.
 # the race detector has nothing to see there and makes SQLite ten times slower.
 ALONE := ^(TestA03_(EveryByteOfARowCounts|TamperingIsReported|EveryColumnIsReported|LastRowsInTheDatabase|LogOfTheDatabase|RetiredOperationsAreChecked|WhatHeadsNotice|MissingAndAddedOperationsAreNamed)|TestSpoiledJournal|TestEveryByteOfTheJournalCounts|TestVerifySeesEveryRow|TestEndedOperationsRetire|TestWhatStillDecidesStays|TestStartIsShort|TestA06_(EveryStep(Stops|OfAReplayStops)|KilledAnywhere)|TestChangedBetweenTwoRuns|TestTamperingUnderARunningLedger|TestDamagedPagesAreReported|TestOldRowsAreCheckedSlowly|TestAcknowledgedOperationsComeBack|TestRowsAreBoundToTheirPlace|TestEpochsComeInOrder|TestEveryByteFlipped(ChecksumMended)?|TestTruncatedAndExtended|TestMemory)$$
 
-.PHONY: help build try test crash controls screenshots hosts bench package install kernels
+.PHONY: help build try test crash controls screenshots hosts s3 bench package install kernels
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-X main.version=$(VERSION)' -o bin/ ./cmd/...
@@ -68,6 +69,9 @@ hosts:
 	$(GO) vet -tags hosts ./hosts/...
 	UPDATE=$(UPDATE) $(GO) test -tags hosts -count=1 -timeout 20m -parallel 4 ./hosts/...
 	$(GO) test -count=1 -run TestD5_CardsOfHostsOnATerminal ./cmd/yett $(if $(UPDATE),-args -update)
+
+s3:
+	cd internal/yetttest/s3 && $(GO) test -count=1 -timeout 40m .
 
 bench: build
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -o bin/ ./bench ./bench/baremcp
