@@ -66,6 +66,7 @@ func (b *bench) measureSSH(rounds int) error {
 		{name: "ssh, 10 MiB, through a ControlMaster", call: timed(func() error { return s.ssh(s.control, output) })},
 		{name: "brokered, 10 MiB, to the result", call: timed(func() error { return s.brokered(output, 0) })},
 		{name: "brokered, 10 MiB, and all of it read", call: timed(func() error { return s.brokered(output, sshOutput) })},
+		{name: "ssh, a new connection, curve25519 only", call: timed(func() error { return s.ssh("", "true", "-o", "KexAlgorithms=curve25519-sha256") })},
 	}
 	for i := range rounds + 1 { // the first round warms up
 		for k := range kinds {
@@ -81,6 +82,7 @@ func (b *bench) measureSSH(rounds int) error {
 	of := func(i int) time.Duration { return median(kinds[i].all) }
 	fmt.Println()
 	fmt.Printf("%.2f×  brokered command / ssh, a new connection        (target 0.7)\n", ratio(of(1), of(0)))
+	fmt.Printf("%.2f×  the same, where ssh makes no post-quantum key exchange\n", ratio(of(1), of(8)))
 	fmt.Printf("%.2f×  brokered command / ssh by ControlMaster, reused (target 0.5)\n", ratio(of(3), of(2)))
 	fmt.Printf("%.2f×  10 MiB of output, brokered / ssh                (brokered on the kept connection)\n", ratio(of(6), of(4)))
 	fmt.Printf("%.2f×  the same, and the agent reads all of it\n", ratio(of(7), of(4)))
@@ -163,11 +165,11 @@ func (s *sshBench) startMaster() (end func(), err error) {
 }
 
 // ssh runs a command by OpenSSH's client, through a master or for itself.
-func (s *sshBench) ssh(control, command string) error {
+func (s *sshBench) ssh(control, command string, more ...string) error {
 	if control == "" {
 		control = "none"
 	}
-	c := exec.Command("ssh", append(append([]string{"-S", control}, s.options...), command)...)
+	c := exec.Command("ssh", append(append(append([]string{"-S", control}, more...), s.options...), command)...)
 	out, err := c.StdoutPipe()
 	if err != nil {
 		return err
