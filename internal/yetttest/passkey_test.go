@@ -308,10 +308,10 @@ func TestPasskeyIsNotHeldUp(t *testing.T) {
 		return guesser.ask(wire.MethodActivityRead, []byte("{}"), &wire.Proof{Nonce: guesser.challenge().Nonce, MAC: make([]byte, 32)}, nil)
 	}
 	begun := time.Now()
-	for range 3 {
+	for range 4 { // the fourth waits for a second; after the answers of passkeys it would be thirty
 		guess()
 	}
-	if took := time.Since(begun); took > 900*time.Millisecond {
+	if took := time.Since(begun); took > 15*time.Second {
 		t.Errorf("wrong answers of passkeys held up passphrases: %v", took)
 	}
 	waiting := make(chan time.Duration, 1)
@@ -328,8 +328,8 @@ func TestPasskeyIsNotHeldUp(t *testing.T) {
 		t.Errorf("the answer of the passkey came after a guess that took %v", took)
 	default:
 	}
-	if took := <-waiting; took < 900*time.Millisecond {
-		t.Errorf("the fourth guess was not held up: %v", took)
+	if took := <-waiting; took < time.Second {
+		t.Errorf("the fifth guess was not held up: %v", took)
 	}
 }
 
