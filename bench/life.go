@@ -172,6 +172,8 @@ func playPart(part string, args []string) error {
 	switch part {
 	case "piper":
 		return playPiper()
+	case "tlsupstream":
+		return playTLSUpstream(args[0])
 	case "agent":
 		return playAgent(args[0])
 	case "holder":

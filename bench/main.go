@@ -39,6 +39,7 @@ func run() int {
 	held := flag.Int("held", 5000, "idle sessions that are held")
 	lifeOnly := flag.Bool("life", false, "measure the life of sessions only")
 	ledgerOnly := flag.Bool("ledger", false, "measure the ledger, and brokered GETs at once, only")
+	httpOnly := flag.Bool("http", false, "measure kinds of HTTP requests only")
 	resultsOnly := flag.Bool("results", false, "measure large results only")
 	sshOnly := flag.Bool("ssh", false, "measure commands over SSH only")
 	rows := flag.Int("rows", 20_000, "rows of the ledger that is started and verified")
@@ -59,7 +60,7 @@ func run() int {
 	b, err := newBench()
 	if err == nil {
 		defer b.close()
-		all := !*lifeOnly && !*ledgerOnly && !*resultsOnly && !*sshOnly
+		all := !*lifeOnly && !*ledgerOnly && !*resultsOnly && !*httpOnly && !*sshOnly
 		if all {
 			err = b.measure(*rounds, *calls, *spawns)
 		}
@@ -71,6 +72,9 @@ func run() int {
 		}
 		if err == nil && (all || *ledgerOnly) {
 			err = b.measureConcurrent(*calls)
+		}
+		if err == nil && (all || *httpOnly) {
+			err = b.measureHTTP(*rounds, *calls/3)
 		}
 		if err == nil && (all || *resultsOnly) {
 			err = b.measureResults(3 * *rounds)

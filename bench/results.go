@@ -29,7 +29,7 @@ import (
 //
 // The executors cap what they take, so the largest result is the cap.
 
-var resultSizes = []int64{1 << 10, 64 << 10, 1 << 20, 16 << 20}
+var resultSizes = []int64{1 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20}
 
 // shimMemory is what yett-mcp may have resident, in KiB.
 const shimMemory = 32 << 10
@@ -181,12 +181,13 @@ func document(size int64) []byte { return bytes.Repeat([]byte("0123456789abcdef"
 
 func sizedPath(size int64) string { return fmt.Sprintf("/v1/size/%d", size) }
 
-// answer is the upstream: /v1/size/N has N bytes, everything else 1 KiB.
+// answer is the upstreams': /v1/size/N has N bytes, everything else 1 KiB.
 func answer(w http.ResponseWriter, r *http.Request) {
 	size := int64(1 << 10)
 	if text, ok := strings.CutPrefix(r.URL.Path, "/v1/size/"); ok {
 		size, _ = strconv.ParseInt(text, 10, 64)
 	}
+	io.Copy(io.Discard, r.Body) // what is sent is taken before it is answered
 	w.Header().Set("Content-Type", "text/plain")
 	w.Write(document(size))
 }

@@ -246,6 +246,19 @@ func TestAChangedBodyDoesNotOpen(t *testing.T) {
 	}
 }
 
+// A cut body is refused before a byte of it is given: its size would be wrong.
+func TestACutBodyDoesNotOpenAtAll(t *testing.T) {
+	dir := t.TempDir()
+	s := openStore(t, dir, Options{})
+	put(t, s, Name{1, "s_1", Body}, random(3*chunkSize))
+	if err := os.Truncate(filepath.Join(dir, DirName, "1.s_1.body"), int64(headerSize+2*sealedSize)); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := s.Open(Name{1, "s_1", Body}); !errors.Is(err, ErrDamaged) {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
 // What a crash leaves: the unfinished and the empty are removed at the start,
 // whole ones stay, and files of nobody's making are not touched.
 func TestAStartRemovesWhatIsTorn(t *testing.T) {

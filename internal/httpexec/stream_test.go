@@ -2,6 +2,7 @@ package httpexec
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"io"
@@ -54,13 +55,22 @@ func TestH08_EchoesAcrossEveryPieceOfAStream(t *testing.T) {
 // An echo that lies at every place around the border of two windows.
 func TestH08_EchoAtEveryOffsetOfAWindow(t *testing.T) {
 	s := newScrubber([]byte(secret))
-	border := max(window, 2*s.lookahead()) - s.lookahead()
-	for _, echo := range []string{secret, "Bearer " + secret} {
-		for at := border - len(echo) - 2; at < border+2; at++ {
+	size := max(window, 2*s.lookahead())
+	echoes := []string{secret, "Bearer " + secret}
+	for _, before := range []string{"", "x", "xy"} {
+		echoes = append(echoes, base64.RawStdEncoding.EncodeToString([]byte(before+secret)))
+	}
+	for _, echo := range echoes {
+		alone := string(s.bytes([]byte(" "+echo+" "), len(echo)+2, false))
+		for i := range 2 * (len(echo) + 4) {
+			at := size - len(echo) - 2 + i/2 // around the end of what is read, and of what is searched
+			if i%2 == 1 {
+				at -= s.lookahead()
+			}
 			raw := strings.Repeat(" ", at) + echo + strings.Repeat(" ", window/2)
 			got := string(s.bytes([]byte(raw), len(raw), false))
-			if want := strings.Replace(raw, secret, mark, 1); got != want {
-				t.Fatalf("at %d: %d bytes for %d", at, len(got), len(want))
+			if want := strings.Replace(raw, " "+echo+" ", alone, 1); got != want {
+				t.Fatalf("%.10s… at %d: %d bytes for %d", echo, at, len(got), len(want))
 			}
 		}
 	}

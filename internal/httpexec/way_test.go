@@ -86,6 +86,8 @@ func TestAuthoritiesAndPins(t *testing.T) {
 		if <-resumed {
 			t.Errorf("%s: another session resumed", name)
 		}
+		do(t, e, target, get) // leaves a connection
+		<-resumed
 		unpinned := target
 		unpinned.Way.Pins = []string{other}
 		if err := refused(t, e, unpinned, bearer, get); err.MaybeSent {

@@ -251,6 +251,10 @@ func TestA09_BodiesAreSealed(t *testing.T) {
 	if shown := b.RunPlain("operation", "show", large.OperationID, "--body"); shown.Code == 0 || strings.Contains(shown.Stdout, inBody) {
 		t.Errorf("without a proof: exit %d, %d bytes", shown.Code, len(shown.Stdout))
 	}
+	request := map[string]any{"operation_id": large.OperationID, "stream": "body", "offset": 0, "limit": 100}
+	if got := after.Call(wire.MethodOperationShowBody, map[string]any{"request": request}); got.Code() != wire.CodeProofRequired {
+		t.Errorf("on the socket, without a proof: %s %.100s", got.Code(), got.Result)
+	}
 	if shown := b.Run("operation", "show", large.OperationID, "--stream", "stderr"); shown.Code == 0 {
 		t.Error("an HTTP answer has a standard error")
 	}
