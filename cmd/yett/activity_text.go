@@ -80,6 +80,7 @@ type rowParts struct {
 			Capability string
 			HTTP       *struct{ Method, Path string }
 			SSH        *struct{ Command string }
+			Copy       *struct{ Direction, Remote string } `json:"ssh_copy"`
 		}
 		Capabilities           []string
 		Name, Difference, Slot string
@@ -179,6 +180,8 @@ func (r rowParts) asked() []string {
 		return []string{a.Capability, a.HTTP.Method + " " + a.HTTP.Path}
 	case a.SSH != nil:
 		return []string{a.Capability, a.SSH.Command}
+	case a.Copy != nil:
+		return []string{a.Capability, "copy " + a.Copy.Direction + " " + a.Copy.Remote}
 	}
 	return []string{a.Capability}
 }

@@ -82,7 +82,7 @@ func subjectOf(r row) (s subject) {
 			Capability string
 			HTTP       *struct{ Method, Path string }
 			SSH        *struct{ Command string }
-			Copy       *struct{ Direction, Remote string }
+			Copy       *struct{ Direction, Remote string } `json:"ssh_copy"`
 		} `json:"action"`
 		Capability, Name, Note, Slot, Card string
 	}
