@@ -1,4 +1,4 @@
-//go:build !linux
+//go:build !linux && !darwin
 
 package localfile
 
@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// errNotHere refuses: without openat2 a way that follows no link is not built yet.
-var errNotHere = errors.New("files are copied on Linux only in this release")
+// errNotHere refuses: how a way that follows no link is opened here is not known.
+var errNotHere = errors.New("files are not copied on this system")
 
 func openDirectory(string) (*os.File, error)            { return nil, errNotHere }
 func directoryBelow(*os.File, string) (*os.File, error) { return nil, errNotHere }
