@@ -90,7 +90,7 @@ func TestA5_AdoptMovesAToken(t *testing.T) {
 		t.Fatal("it was taken away without a proof")
 	}
 	r := b.Must(append(place, "--remove")...)
-	for _, want := range []string{"+ credential.demo", "place: " + up.URL, "demo has its value", "taken away from", "secret rotate demo", "0 credentials are left"} {
+	for _, want := range []string{"+ credential.demo", "place: " + up.URL, "demo has its value", "taken away from", "secret rotate demo", "None is left"} {
 		if !strings.Contains(r.Stdout, want) {
 			t.Errorf("%q is not said:\n%s", want, r.Stdout)
 		}
