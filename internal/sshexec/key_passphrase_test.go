@@ -61,18 +61,18 @@ var encryptedForms = map[string][]string{
 func TestS13_EncryptedKeysOpenByTheirPassphrase(t *testing.T) {
 	for kind, args := range keyKinds {
 		for form, options := range encryptedForms {
-			if form == "default" && kind != "ed25519" {
-				continue
+			if kind != "ed25519" && form != "aes256-ctr" && form != "PEM" && form != "PKCS8" {
+				continue // the kind makes no difference to a cipher
 			}
 			t.Run(kind+" "+form, func(t *testing.T) {
 				_, private, public := keygen(t, append(append([]string{"-N", "a passphrase"}, options...), args...)...)
 				wantUnlock(t, private, "a passphrase", public)
-				if form == "default" {
+				wantLocked(t, private, "another passphrase", sshexec.KeyPassphrase)
+				if form == "default" || kind != "ed25519" {
 					return
 				}
 				wantUnlock(t, bytes.ReplaceAll(private, []byte("\n"), []byte("\r\n")), "a passphrase", public)
 				wantUnlock(t, bytes.TrimRight(private, "\n"), "a passphrase", public)
-				wantLocked(t, private, "another passphrase", sshexec.KeyPassphrase)
 				wantLocked(t, private, "", sshexec.KeyPassphrase)
 			})
 		}
@@ -167,7 +167,7 @@ func TestS13_EveryDamagedByteIsNoticed(t *testing.T) {
 			t.Parallel()
 			_, private, public := keygen(t, append([]string{"-t", "ed25519", "-C", "", "-N", "word"}, options...)...)
 			block, _ := pem.Decode(private)
-			for i := 0; i < len(block.Bytes); i += 7 {
+			for i := 0; i < len(block.Bytes); i += 37 {
 				changed := *block
 				changed.Bytes = bytes.Clone(block.Bytes)
 				changed.Bytes[i] ^= 0x10
@@ -180,7 +180,7 @@ func TestS13_EveryDamagedByteIsNoticed(t *testing.T) {
 					t.Fatalf("byte %d: %v (%T)", i, err, err)
 				}
 			}
-			for i := 0; i < len(private); i += 17 {
+			for i := 0; i < len(private); i += 71 {
 				if plain, err := sshexec.UnlockKey(private[:i], []byte("word")); err == nil {
 					t.Fatalf("cut at %d: %d bytes of key", i, len(plain))
 				}
