@@ -42,9 +42,12 @@ func mountSmallDisk(dir string) error {
 	return err
 }
 
+// unmountSmallDisk also removes what could not be while it was mounted.
 func unmountSmallDisk() {
 	if smallDiskAt != "" {
 		unix.Unmount(smallDiskAt, unix.MNT_DETACH)
+		os.Remove(smallDiskAt)
+		os.Remove(filepath.Dir(smallDiskAt))
 	}
 }
 
