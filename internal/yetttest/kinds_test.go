@@ -30,10 +30,10 @@ var kindsOfCredentials = []struct {
 // in rows, in what is printed or on disk, although the API sends back all of the
 // request, points elsewhere with it, or is not there.
 func TestA09_EveryKindIsNowhere(t *testing.T) {
-	bodies := []string{}
+	bodies := make(chan string, len(kindsOfCredentials)+1)
 	up := StartUpstreamFunc(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		bodies = append(bodies, r.Header.Get("Content-Type")+" "+string(body))
+		bodies <- r.Header.Get("Content-Type") + " " + string(body)
 		w.Header().Set("Location", "https://elsewhere.example"+r.URL.RequestURI())
 		for name, values := range r.Header {
 			w.Header().Set("X-Echo-"+name, strings.Join(values, ", "))
@@ -70,13 +70,13 @@ func TestA09_EveryKindIsNowhere(t *testing.T) {
 		c.Must(wire.MethodOperationBody, c.Next(map[string]any{"body_ref": r.BodyRef, "offset": 0, "limit": 64 << 10}), nil)
 		c.MustAct("http:"+k.name+"-gone", action).notSent(t)
 	}
-	for _, got := range bodies {
-		if got != `application/json {"a":"<x>","b":[1,2]}` {
-			t.Errorf("the body %q arrived", got)
-		}
-	}
 	if len(bodies) != len(kindsOfCredentials) {
 		t.Errorf("%d requests arrived", len(bodies))
+	}
+	for range len(bodies) {
+		if got := <-bodies; got != `application/json {"a":"<x>","b":[1,2]}` {
+			t.Errorf("the body %q arrived", got)
+		}
 	}
 	rows, err := json.Marshal(b.Activity())
 	must(t, err)
