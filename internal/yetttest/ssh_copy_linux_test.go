@@ -342,7 +342,7 @@ func TestSSHConnections(t *testing.T) {
 	connections := int64(0)
 	open := func(c *Channel) {
 		t.Helper()
-		for range 3 {
+		for range 2 {
 			echo(c)
 		}
 		if connections++; x.tap.accepted.Load() != connections {
