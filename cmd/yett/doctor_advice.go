@@ -57,6 +57,7 @@ var nextSteps = map[doctor.Cause]string{
 	doctor.ClientSandboxed:  "Let it run outside of the sandbox, or give the sandbox the socket's directory: yett status names it.",
 	doctor.NoClient:         "Enter it where your agent keeps its MCP servers: yett connect.",
 	doctor.AsRoot:           "Run broker and agents as an ordinary account.",
+	doctor.ProxyIgnored:     "Where APIs are reached through a proxy only, name it in the access file: proxy = \"http://HOST:PORT\" of the credential.",
 	doctor.SystemUnknown:    "Nothing can be said about it here.",
 }
 

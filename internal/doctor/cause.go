@@ -48,6 +48,7 @@ const (
 	ClientUnreadable Cause = "client_unreadable"
 	NoClient         Cause = "no_client"
 	AsRoot           Cause = "as_root"
+	ProxyIgnored     Cause = "proxy_ignored"
 	SystemUnknown    Cause = "system_unknown"
 )
 
@@ -56,4 +57,4 @@ var Causes = []Cause{NotRunning, StaleSocket, Starting, Forbidden, UnsafeEndpoin
 	ProgramReplaced, ProgramMissing, ProgramOpen, ByHand, UnknownService, Dumpable, MemoryNotLocked, HiddenListener, NoVault, VaultDamaged,
 	VaultRolledBack, NoRecovery, NoPrevious, ReplacedKept, FileOpen, HomeOpen, HomeMissing, NoLedger, LedgerUnknown, LedgerStopped,
 	DiskFull, DiskLow, DiskUnknown, ClockBehind, KernelOld, PtraceOpen, UserNamespaces, NoWatches, Sandboxed, ClientMissing,
-	ClientOther, ClientRelative, ClientUnreadable, ClientSandboxed, NoClient, AsRoot, SystemUnknown}
+	ClientOther, ClientRelative, ClientUnreadable, ClientSandboxed, NoClient, AsRoot, ProxyIgnored, SystemUnknown}

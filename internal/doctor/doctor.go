@@ -87,6 +87,7 @@ func Examine(ctx context.Context, s Subject) Report {
 	add(ledgerFindings(ctx, s.Location.Home, s.Broker)...)
 	add(diskFindings(s.Location.Home)...)
 	add(clockFinding(s.Location.Home))
+	add(proxyFindings()...)
 	add(systemFindings(r.Running)...)
 	return r
 }
