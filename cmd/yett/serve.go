@@ -80,6 +80,7 @@ func (a *app) serve(ctx context.Context, unused time.Duration, onSuspend bool, p
 		return vaultUnusable(loc, err)
 	}
 	listener, err := untilLetGo(ctx, log, func() (*endpoint.Listener, error) { return started.listen(loc) })
+	started.close()
 	if err != nil {
 		return cannotListen(loc, err)
 	}

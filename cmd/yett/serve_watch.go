@@ -63,9 +63,20 @@ func (s start) listen(loc endpoint.Location) (*endpoint.Listener, error) {
 	case s.err != nil:
 		return nil, s.err
 	case s.passed != nil:
-		return endpoint.ListenOn(loc, s.passed)
+		fd, err := unix.FcntlInt(s.passed.Fd(), unix.F_DUPFD_CLOEXEC, 0) // one for each try
+		if err != nil {
+			return nil, fmt.Errorf("duplicating the service manager's listener: %w", err)
+		}
+		return endpoint.ListenOn(loc, os.NewFile(uintptr(fd), s.passed.Name()))
 	}
 	return endpoint.Listen(loc)
+}
+
+// close lets go of what was passed; the listener has its own.
+func (s start) close() {
+	if s.passed != nil {
+		s.passed.Close()
+	}
 }
 
 // endpointWatch looks after the path, and tells the service manager how the
