@@ -18,14 +18,15 @@ const answeringTime = 500 * time.Millisecond
 // untilLetGo tries again what a broker that is ending still holds, as long as
 // one may take to end.
 func untilLetGo[T any](ctx context.Context, log *slog.Logger, try func() (T, error)) (T, error) {
-	begun := time.Now()
-	for said := false; ; said = true {
+	begun, said := time.Now(), false
+	for {
 		v, err := try()
 		if err == nil || time.Since(begun) > heldFor(err) {
 			return v, err
 		}
-		if !said {
+		if !said && time.Since(begun) > answeringTime { // a broker that simply runs is told as the error alone
 			log.Info("waiting for another broker to let go", "error", err)
+			said = true
 		}
 		select {
 		case <-time.After(tryAgain):
