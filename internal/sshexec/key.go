@@ -2,8 +2,10 @@ package sshexec
 
 import (
 	"bytes"
+	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/rsa"
+	"encoding/asn1"
 	"encoding/pem"
 	"errors"
 
@@ -57,7 +59,7 @@ func ParseKey(secret []byte) (ssh.Signer, error) {
 	if err != nil {
 		return nil, &KeyError{parseReason(err)}
 	}
-	if !consistent(raw) {
+	if !consistent(raw) || !ownPublicPart(own, raw) {
 		return nil, &KeyError{KeyDamaged}
 	}
 	s, err := ssh.NewSignerFromKey(raw)
@@ -157,4 +159,44 @@ func consistent(raw any) bool {
 		return true
 	}
 	return bytes.Equal(ed25519.NewKeyFromSeed(key.Seed()), key)
+}
+
+// ownPublicPart compares an ECDSA key with the public part that stands beside it
+// in PKCS #8 and SEC 1, which their parser leaves out of account. Encrypted PKCS #8
+// is not authenticated: without this a changed byte would make another key.
+func ownPublicPart(text []byte, raw any) bool {
+	key, ok := raw.(*ecdsa.PrivateKey)
+	block, _ := pem.Decode(text)
+	if !ok || block == nil {
+		return true
+	}
+	defer clear(block.Bytes)
+	der := block.Bytes
+	if block.Type == "PRIVATE KEY" {
+		var outer struct {
+			Version   int
+			Algorithm asn1.RawValue
+			Key       []byte
+		}
+		if _, err := asn1.Unmarshal(der, &outer); err != nil {
+			return false
+		}
+		defer clear(outer.Key)
+		der = outer.Key
+	} else if block.Type != "EC PRIVATE KEY" {
+		return true // OpenSSH's own form, whose parser compares
+	}
+	var sec1 struct {
+		Version int
+		Private []byte
+		Curve   asn1.ObjectIdentifier `asn1:"optional,explicit,tag:0"`
+		Public  asn1.BitString        `asn1:"optional,explicit,tag:1"`
+	}
+	_, err := asn1.Unmarshal(der, &sec1)
+	defer clear(sec1.Private)
+	if err != nil {
+		return false
+	}
+	public, err := key.PublicKey.Bytes()
+	return len(sec1.Public.Bytes) == 0 || err == nil && bytes.Equal(public, sec1.Public.Bytes)
 }
