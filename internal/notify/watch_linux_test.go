@@ -175,9 +175,15 @@ func TestP10_ANotificationOpensThePageAndDecidesNothing(t *testing.T) {
 	if url := await(t, s.opened, "the page"); url != "http://localhost:1/#waiting/a_1" {
 		t.Errorf("opened %s", url)
 	}
-	q.set(Waiting{Count: 3, ID: "a_1", Tag: "amber otter", What: "http:x", URL: "u"})
+	q.set(Waiting{Count: 3, ID: "a_1", Tag: "amber otter", What: "http:x", URL: "http://localhost:1/#waiting/a_2"})
 	if n := await(t, s.notes, "the second"); n.Replaces != 7 || n.Title != "3 cards wait" {
 		t.Errorf("%+v", n)
+	}
+	// Signals are heard in their order: one that opened the page for somebody else
+	// would stand before this one.
+	s.conn.Emit(object, service+".ActionInvoked", uint32(7), "default")
+	if url := await(t, s.opened, "the page again"); url != "http://localhost:1/#waiting/a_2" {
+		t.Errorf("a signal of somebody else opened %s", url)
 	}
 	q.set(Waiting{})
 	if id := await(t, s.closed, "the end"); id != 7 {
