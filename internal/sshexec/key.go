@@ -5,10 +5,11 @@ import (
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/rsa"
-	"encoding/asn1"
 	"encoding/pem"
 	"errors"
 
+	"golang.org/x/crypto/cryptobyte"
+	"golang.org/x/crypto/cryptobyte/asn1"
 	"golang.org/x/crypto/ssh"
 )
 
@@ -171,32 +172,27 @@ func ownPublicPart(text []byte, raw any) bool {
 		return true
 	}
 	defer clear(block.Bytes)
-	der := block.Bytes
-	if block.Type == "PRIVATE KEY" {
-		var outer struct {
-			Version   int
-			Algorithm asn1.RawValue
-			Key       []byte
-		}
-		if _, err := asn1.Unmarshal(der, &outer); err != nil {
+	der := cryptobyte.String(block.Bytes)
+	context := func(n uint8) asn1.Tag { return asn1.Tag(n).ContextSpecific() }
+	if block.Type == "PRIVATE KEY" { // RFC 5958
+		var outer cryptobyte.String
+		if !der.ReadASN1(&outer, asn1.SEQUENCE) || !outer.SkipASN1(asn1.INTEGER) || !outer.SkipASN1(asn1.SEQUENCE) ||
+			!outer.ReadASN1(&der, asn1.OCTET_STRING) || !outer.SkipOptionalASN1(context(0).Constructed()) || !outer.SkipOptionalASN1(context(1)) || !outer.Empty() {
 			return false
 		}
-		defer clear(outer.Key)
-		der = outer.Key
 	} else if block.Type != "EC PRIVATE KEY" {
 		return true // OpenSSH's own form, whose parser compares
 	}
-	var sec1 struct {
-		Version int
-		Private []byte
-		Curve   asn1.ObjectIdentifier `asn1:"optional,explicit,tag:0"`
-		Public  asn1.BitString        `asn1:"optional,explicit,tag:1"`
+	var sec1, beside cryptobyte.String // RFC 5915
+	var there bool
+	if !der.ReadASN1(&sec1, asn1.SEQUENCE) || !sec1.SkipASN1(asn1.INTEGER) || !sec1.SkipASN1(asn1.OCTET_STRING) ||
+		!sec1.SkipOptionalASN1(context(0).Constructed()) || !sec1.ReadOptionalASN1(&beside, &there, context(1).Constructed()) || !sec1.Empty() {
+		return false
 	}
-	_, err := asn1.Unmarshal(der, &sec1)
-	defer clear(sec1.Private)
-	if err != nil {
+	var bits []byte
+	if there && !beside.ReadASN1BitStringAsBytes(&bits) {
 		return false
 	}
 	public, err := key.PublicKey.Bytes()
-	return len(sec1.Public.Bytes) == 0 || err == nil && bytes.Equal(public, sec1.Public.Bytes)
+	return !there || err == nil && bytes.Equal(public, bits)
 }
