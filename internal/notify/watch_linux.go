@@ -85,7 +85,7 @@ func reach(ctx context.Context, bus string) (*desktop, error) {
 	}
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
-	d := &desktop{socket: c, signals: make(chan *dbus.Signal, 16)}
+	d := &desktop{socket: c, signals: make(chan *dbus.Signal, 64)}
 	if d.conn, err = dbus.NewConn(c); err != nil {
 		c.Close()
 		return nil, fmt.Errorf("greeting the session bus: %w", err)
@@ -125,6 +125,11 @@ func (d *desktop) greet(ctx context.Context) error {
 func (d *desktop) tell(ctx context.Context, s Source) error {
 	for {
 		changed := s.Changed()
+		for len(d.signals) > 0 { // what was said before what is shown next
+			if err := d.heard(ctx, <-d.signals); err != nil {
+				return err
+			}
+		}
 		if err := d.show(ctx, s.Waiting()); err != nil {
 			return err
 		}
@@ -181,6 +186,8 @@ func (d *desktop) show(ctx context.Context, w Waiting) error {
 // heard takes what the service says about the notification that it shows.
 func (d *desktop) heard(ctx context.Context, s *dbus.Signal) error {
 	switch {
+	case s == nil: // the connection has ended
+		return fmt.Errorf("the bus has gone")
 	case s.Sender == "org.freedesktop.DBus" && strings.HasSuffix(s.Name, ".NameOwnerChanged"):
 		return fmt.Errorf("who takes notifications has changed")
 	case s.Sender != d.owner || len(s.Body) != 2 || s.Body[0] != d.shown || d.shown == 0:
