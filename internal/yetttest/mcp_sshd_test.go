@@ -38,7 +38,7 @@ func serveSSH(dir string) error {
 	}
 	s, err := demo.StartSSHDIn(files, fmt.Sprintf(
 		`ForceCommand exec setpriv --reuid %[1]d --regid %[1]d --clear-groups sh -c "$SSH_ORIGINAL_COMMAND"`, AccountID),
-		"Subsystem sftp "+envSFTP+"=1 "+filepath.Join(dir, "tests"))
+		"Subsystem sftp GORACE=atexit_sleep_ms=0 "+envSFTP+"=1 "+filepath.Join(dir, "tests"))
 	if errors.Is(err, demo.ErrNoSSHD) {
 		return nil // StartSSHD says so to the tests that need it
 	}
