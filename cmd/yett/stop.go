@@ -18,7 +18,7 @@ func newStop(a *app) *cobra.Command {
 		Use:   "stop",
 		Short: "End the broker and every session",
 		Long: "Ends the broker and every session; also a broker of another release. Where none runs it\n" +
-			"says so and exits with 0: nothing is left to stop.",
+			"says so and exits with 4.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return a.stop(c.Context()) },
 	}
@@ -27,10 +27,13 @@ func newStop(a *app) *cobra.Command {
 func (a *app) stop(ctx context.Context) error {
 	if why := a.noneRuns(ctx); why != "" {
 		if a.json {
-			return printJSON(a.stdout, map[string]any{"stopped": false})
+			if err := printJSON(a.stdout, map[string]any{"stopped": false}); err != nil {
+				return err
+			}
+		} else {
+			fmt.Fprintln(a.stdout, why)
 		}
-		fmt.Fprintln(a.stdout, why)
-		return nil
+		return reported{exitUnavailable}
 	}
 	conn, _, err := a.dialAny(ctx)
 	if err != nil {

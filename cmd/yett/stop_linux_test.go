@@ -39,10 +39,10 @@ func TestStopThenUp(t *testing.T) {
 	t.Cleanup(func() { a.run("stop") })
 	none := func(when string) {
 		t.Helper()
-		if out, code := a.run("stop"); code != exitDone || !strings.Contains(out, "No broker is running") {
+		if out, code := a.run("stop"); code != exitUnavailable || !strings.Contains(out, "No broker is running") {
 			t.Errorf("%s: exit %d\n%s", when, code, out)
 		}
-		if out, code := a.run("stop", "--json"); code != exitDone || out != "{\"stopped\":false}\n" {
+		if out, code := a.run("stop", "--json"); code != exitUnavailable || out != "{\"stopped\":false}\n" {
 			t.Errorf("%s: exit %d\n%s", when, code, out)
 		}
 	}
