@@ -9,7 +9,6 @@ import (
 	"github.com/yett-broker/yett/internal/bodies"
 	"github.com/yett-broker/yett/internal/httpexec"
 	"github.com/yett-broker/yett/internal/session"
-	"github.com/yett-broker/yett/internal/vault"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -32,16 +31,10 @@ func (b *Broker) execute(open *unlocked, op *operation) outcome {
 		out = run(secret)
 		return nil
 	})
-	switch {
-	case err == nil:
-		return out
-	case errors.Is(err, vault.ErrMissing):
-		return notSent("the credential "+name+" has no value yet", "The person must run: yett secret set "+name)
-	case errors.Is(err, vault.ErrLocked):
-		return stopped(op.session)
+	if err != nil {
+		return b.notLent(op, name, err)
 	}
-	b.Log.Error("lending a credential", "credential", name, "error", err)
-	return notSent("the value of the credential "+name+" could not be opened", replace(name))
+	return out
 }
 
 // lend lends the value of a credential for one call, for the place that the
