@@ -69,7 +69,7 @@ func (s *shimAgent) begin(b *bench) error {
 		return err
 	}
 	s.id = 1
-	if _, err := s.tool("request_access", map[string]any{"capabilities": []string{"http:up.read"}}); err != nil {
+	if _, err := s.tool("request_access", map[string]any{"capabilities": []string{"http:up.read"}, "wait_ms": 0}); err != nil {
 		return err
 	}
 	return b.approveCard()
