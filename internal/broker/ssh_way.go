@@ -18,7 +18,7 @@ import (
 func (b *Broker) sshWay(open *unlocked, op *operation, secret []byte) (sshexec.Target, ssh.Signer, *outcome) {
 	host, _ := open.policy.Host(op.plan.Capability.Host)
 	t := sshexec.Target{Address: host.Address.String(), User: host.User, Private: host.Private, Keepalive: host.Keepalive,
-		HostKeys: host.HostKeys, HostCAs: host.HostCAs, HostNames: host.HostNames, Revoked: host.Revoked, Session: op.session.ID}
+		HostKeys: host.HostKeys, HostCAs: host.HostCAs, HostNames: host.HostNames, Revoked: host.Revoked}
 	signer, failed := signerOf(open.policy, host.Key, secret)
 	if failed != nil {
 		return t, nil, failed
@@ -40,6 +40,7 @@ func (b *Broker) sshWay(open *unlocked, op *operation, secret []byte) (sshexec.T
 		}
 		t.Via = append(t.Via, hop)
 	}
+	t.Session = op.session.ID
 	return t, signer, nil
 }
 
