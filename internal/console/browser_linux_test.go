@@ -48,9 +48,11 @@ func startBrowser() {
 		return
 	}
 	args := append(append([]string{}, chromiumFlags...), "--user-data-dir="+chromium.dir, "about:blank")
-	// The shell ends at once, so the browser has another parent by then.
-	start := exec.Command("setsid", append([]string{"sh", "-c", `"$0" "$@" >/dev/null 2>&1 </dev/null &`, program}, args...)...)
-	start.Env = append(os.Environ(), "HOME="+chromium.dir)
+	// The shell ends at once, so the browser has another parent by then. Should
+	// the tests be killed, somebody still ends it.
+	const detached = `exec >/dev/null 2>&1 </dev/null; "$0" "$@" & b=$!; (while kill -0 "$TESTS" && kill -0 $b; do sleep 2; done; kill $b) &`
+	start := exec.Command("setsid", append([]string{"sh", "-c", detached, program}, args...)...)
+	start.Env = append(os.Environ(), "HOME="+chromium.dir, "TESTS="+strconv.Itoa(os.Getpid()))
 	if chromium.err = start.Run(); chromium.err != nil {
 		return
 	}
