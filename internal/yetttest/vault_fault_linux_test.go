@@ -239,6 +239,14 @@ func (in *injector) watch() {
 func (in *injector) judge(n *notification) (errno syscall.Errno, kill bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	errno, kill = in.judgeLocked(n)
+	if errno != 0 { // the program closes it, and the next socket may get its number
+		delete(in.files, int(n.args[0]))
+	}
+	return errno, kill
+}
+
+func (in *injector) judgeLocked(n *notification) (errno syscall.Errno, kill bool) {
 	if whole := in.endHalfLocked(); whole != nil && n.nr == whole.nr && n.args[0] == whole.args[0] {
 		in.dead = in.fault.kill
 		return in.fault.errno, in.fault.kill
