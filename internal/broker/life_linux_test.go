@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/yett-broker/yett/internal/bodies"
 	"github.com/yett-broker/yett/internal/endpoint"
 	"github.com/yett-broker/yett/internal/httpexec"
 	"github.com/yett-broker/yett/internal/ledger"
@@ -63,11 +64,13 @@ func startHere(t *testing.T, lockAfter time.Duration) *here {
 	must(err)
 	l, err := ledger.Open(home, ledger.Options{AuditPublicKey: v.AuditPublicKey()})
 	must(err)
+	kept, err := bodies.Open(home, bodies.Options{})
+	must(err)
 	none := func() []int { return nil }
 	file := func() (uint64, uint64, error) { return 0, 0, os.ErrNotExist }
 	h := &here{t: t, clock: &shifted{}}
 	h.Broker, err = New(Config{Location: loc, Version: "test", Vault: v, Ledger: l, HTTP: httpexec.New(httpexec.Options{OwnPorts: none}),
-		SSH: sshexec.New(sshexec.Options{OwnPorts: none}), Clock: h.clock, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		SSH: sshexec.New(sshexec.Options{OwnPorts: none}), Bodies: kept, Clock: h.clock, Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		ShimFile: file, OwnFile: file, LockAfter: lockAfter})
 	must(err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -78,6 +81,7 @@ func startHere(t *testing.T, lockAfter time.Duration) *here {
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
+		kept.Close()
 		l.Close()
 		os.RemoveAll(dir)
 	})
