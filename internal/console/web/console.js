@@ -8,7 +8,7 @@ import * as passkey from './passkey.js';
   const policy = window.trustedTypes ? trustedTypes.createPolicy('yett', { createHTML: (s) => s }) : { createHTML: (s) => s };
   const view = $('#view');
   const firstSecond = 1000, keyPause = 300, beat = 10000;
-  let token = '', news = null, lost = false, lastKey = 0, hurried = false, shown = 0, generation = 0, stream = null;
+  let token = '', news = null, lost = false, lastKey = 0, hurried = false, shown = 0, generation = 0, stream = null, refreshing = false, stale = false;
 
   // What is asked of the broker.
   const b64 = (bytes) => btoa(Array.from(new Uint8Array(bytes), (b) => String.fromCharCode(b)).join(''));
@@ -213,12 +213,29 @@ import * as passkey from './passkey.js';
     if (wanted && $('li[data-id="' + CSS.escape(wanted) + '"]', list)) choose([wanted]);
     else if (first && matchMedia('(min-width: 52rem)').matches) choose([first.dataset.id]);
   }
+  // One at a time, so that no older answer follows a newer one; one that failed is made again.
   async function refresh() {
+    if (refreshing) { stale = true; return; }
+    refreshing = true;
+    try {
+      do {
+        stale = false;
+        if (await update()) continue;
+        stale = true;
+        await new Promise((go) => setTimeout(go, 1000));
+      } while (stale);
+    } finally { refreshing = false; }
+  }
+  async function update() { // false: try again
     const mine = generation;
     let fresh;
-    try { fresh = await fragment('/view/waiting'); } catch (e) { return e.status === 401 ? show() : undefined; }
+    try { fresh = await fragment('/view/waiting'); } catch (e) {
+      if (e.status === 401) show();
+      return e.status === 401 || mine !== generation;
+    }
     const list = $('[data-lines]', view);
-    if (mine !== generation || !list || !$('[data-lines]', fresh)) return;
+    if (mine !== generation || !$('[data-lines]', fresh)) return true;
+    if (!list) return here() !== 'waiting'; // the view is being fetched, maybe from before this change
     const now = new Map(all('[data-lines] li', fresh).map((li) => [li.dataset.id, li]));
     for (const li of all('li', list)) {
       if (now.has(li.dataset.id)) now.delete(li.dataset.id);
@@ -229,6 +246,7 @@ import * as passkey from './passkey.js';
     $('[data-empty]', view).hidden = !!$('li', list);
     $('[data-total]', view).textContent = $('[data-total]', fresh).textContent;
     if (empty && now.size && !selected.length && matchMedia('(min-width: 52rem)').matches) choose([now.keys().next().value]);
+    return true;
   }
   function settle(id, words) {
     const li = $('.cards li[data-id="' + CSS.escape(id) + '"]', view), card = $('.card[data-card="' + CSS.escape(id) + '"]', view);
