@@ -40,8 +40,9 @@ func newSSHImport(a *app) *cobra.Command {
 		Long: "Reads ~/.ssh/config and the lists of known hosts, and adds the hosts to what is applied:\n" +
 			"address, account, jump hosts, the keys that ssh knows of them, and a capability with commands\n" +
 			"that only look. The private keys come into the vault. Without HOST it takes every name that\n" +
-			"the configuration has a block for. It shows the difference and what it cannot take over,\n" +
-			"each with its line, and takes your proof. ssh's own files stay as they are.",
+			"the configuration has a block for. It takes your proof to read which hosts are applied, shows\n" +
+			"the difference and what it cannot take over, each with its line, and asks before it applies\n" +
+			"anything. ssh's own files stay as they are.",
 		RunE: func(c *cobra.Command, args []string) error { return a.importSSH(c.Context(), args, o) },
 	}
 	f := c.Flags()
@@ -80,6 +81,9 @@ func (a *app) importSSH(ctx context.Context, names []string, o importOptions) er
 		return err
 	}
 	defer conn.Close()
+	if a.passFD < 0 {
+		a.note("First it reads which hosts are applied already, which takes your proof. Before it applies anything it shows the difference and asks.")
+	}
 	var file wire.AccessText
 	if err := a.prove(ctx, conn, wire.MethodAccessText, wire.Empty{}, &file); err != nil {
 		return err
@@ -97,12 +101,7 @@ func (a *app) importSSH(ctx context.Context, names []string, o importOptions) er
 		e.NextStep = "Look at what is said of each; yett add ssh adds a host by hand."
 		return e
 	}
-	if !o.noKeys && !o.dry {
-		defer p.wipe()
-		if err := a.readKeys(ctx, p, o.keyPassphrase); err != nil {
-			return err
-		}
-	}
+	defer p.wipe()
 	return a.applyImport(ctx, conn, p, []byte(file.File), o)
 }
 
@@ -139,7 +138,8 @@ func readSSH(o importOptions) (*importPlan, error) {
 	return p, nil
 }
 
-// applyImport shows the difference and takes the proof for it and for the keys.
+// applyImport shows the difference, reads the keys and asks: the proof was given
+// for reading, and only then goes for the difference and the keys too.
 func (a *app) applyImport(ctx context.Context, conn *client.Conn, p *importPlan, file []byte, o importOptions) error {
 	look, _, err := preset.Find("ssh")
 	if err != nil {
@@ -162,6 +162,14 @@ func (a *app) applyImport(ctx context.Context, conn *client.Conn, p *importPlan,
 	}
 	done := imported{Hosts: p.hosts, Keys: p.keys, LeftOut: notNil(p.leftOut), NotTaken: notNil(p.other), Difference: r.Difference}
 	if !o.dry {
+		if !o.noKeys {
+			if err := a.readKeys(ctx, p, o.keyPassphrase); err != nil {
+				return err
+			}
+		}
+		if err := a.agreeToImport(ctx); err != nil {
+			return err
+		}
 		request.DryRun = false
 		if err := a.prove(ctx, conn, wire.MethodAccessApply, request, nil); err != nil {
 			return err
@@ -183,6 +191,19 @@ func (a *app) applyImport(ctx context.Context, conn *client.Conn, p *importPlan,
 	return nil
 }
 
+// agreeToImport asks, unless the passphrase came by a descriptor: whoever gave
+// it there may not be at hand.
+func (a *app) agreeToImport(ctx context.Context) error {
+	if a.passFD >= 0 {
+		return nil
+	}
+	agreed, err := askYes(ctx, "Apply this? Type yes to go on: ")
+	if err != nil || agreed {
+		return err
+	}
+	return wire.Errorf(wire.CodeBadRequest, "Nothing was applied.")
+}
+
 func notNil[T any](list []T) []T {
 	if list == nil {
 		return []T{}
@@ -201,7 +222,7 @@ func (a *app) printImported(p *importPlan, o importOptions) {
 			fmt.Fprintf(a.stdout, "%s has no value yet: yett secret set %s < %s\n", k.Name, k.Name, approval.Printable(k.File))
 			continue
 		}
-		fmt.Fprintf(a.stdout, "%s has its value. Programs of your account can still read %s: yett adopt helps to put it away.\n", k.Name, approval.Printable(k.File))
+		fmt.Fprintf(a.stdout, "%s has its value. The key still lies in %s, where programs of your account can read it.\n", k.Name, approval.Printable(k.File))
 	}
 }
 
