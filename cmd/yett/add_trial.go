@@ -91,7 +91,7 @@ func (a *app) approveOwn(ctx context.Context, conn *client.Conn, s *client.Sessi
 		return err
 	}
 	for _, card := range l.Items {
-		if card.ApprovalID == p.ApprovalID && card.SessionID == s.ID() && approval.Digest(card.Card) == card.CardDigest {
+		if _, err := approval.Received(card.Card, card.CardDigest); err == nil && card.ApprovalID == p.ApprovalID && card.SessionID == s.ID() {
 			return a.decide(ctx, conn, wire.Approve{ApprovalID: card.ApprovalID, CardDigest: card.CardDigest, Choice: approval.ChoiceOnce})
 		}
 	}

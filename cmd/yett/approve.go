@@ -115,9 +115,11 @@ func (a *app) showAndAsk(ctx context.Context, conn *client.Conn, id string, o ap
 		if p.ApprovalID != id || p.Card == nil {
 			continue
 		}
-		if approval.Digest(p.Card) != p.CardDigest {
+		document, err := approval.Received(p.Card, p.CardDigest)
+		if err != nil {
 			return "", wire.Errorf(wire.CodeInternal, "The card and its digest do not match; nothing was approved.")
 		}
+		p.Card = document
 		c, err := printCard(a.stdout, p)
 		if err != nil {
 			return "", err
@@ -140,7 +142,7 @@ func (a *app) showAndAsk(ctx context.Context, conn *client.Conn, id string, o ap
 func askApproval(ctx context.Context, c approval.Card, o approveOptions) error {
 	how := "once"
 	if o.length > 0 {
-		how = "for " + o.length.String()
+		how = "for " + span(o.length)
 	}
 	question := fmt.Sprintf("\n%s: %s\nApprove this %s? Type yes:", strings.ToUpper(c.Tag), summaryOf(c), how)
 	yes, err := askYes(ctx, wrap(question, widthOf(os.Stderr))+" ")

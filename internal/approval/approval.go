@@ -29,6 +29,8 @@ package approval
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -227,6 +229,21 @@ func Digest(document []byte) string {
 	h.Write([]byte("yett-card-v1\n"))
 	h.Write(document)
 	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Received returns the document of a card that came over JSON in the form that
+// its digest is of. Encoders on the way may write the same text with other
+// escapes (encoding/json does for <, > and &), so the canonical form is made
+// again. It fails if the digest is of another document.
+func Received(card json.RawMessage, digest string) (json.RawMessage, error) {
+	document, err := canonical(card)
+	if err != nil {
+		return nil, fmt.Errorf("reading a card: %w", err)
+	}
+	if Digest(document) != digest {
+		return nil, errors.New("the card and its digest do not match")
+	}
+	return document, nil
 }
 
 // DecisionMessage returns the bytes that the proof of a decision covers.

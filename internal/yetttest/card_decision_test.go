@@ -301,3 +301,27 @@ func TestTheApproverIsARecordedFact(t *testing.T) {
 		t.Errorf("the agent itself decided: %+v", k)
 	}
 }
+
+// TestACardWithMarkupIsShown: <, > and & are text like any other, although
+// encoders of JSON write them with escapes: the card is shown by its id, as text
+// and as JSON, and the digest is that of the document.
+func TestACardWithMarkupIsShown(t *testing.T) {
+	b := Start(t, cardAccess, "demo", canary, "old", canary)
+	c := b.Open()
+	c.OpenSession()
+	const purpose = "R & D: a < b, <script>"
+	c.Must(wire.MethodAccessRequest, c.Next(map[string]any{"capabilities": []string{"http:demo.read"}, "purpose": purpose}), nil)
+	card := b.WaitCard()
+	if shown := b.Must("pending", card.ApprovalID).Stdout; !strings.Contains(shown, purpose) || !strings.Contains(shown, card.CardDigest) {
+		t.Errorf("the card is shown as\n%s", shown)
+	}
+	var one wire.Approval
+	b.Must("pending", card.ApprovalID, "--json").JSON(t, &one)
+	if document, err := approval.Received(one.Card, one.CardDigest); err != nil || !bytes.Contains(document, []byte(purpose)) {
+		t.Errorf("%v: %s", err, document)
+	}
+	one.Card = bytes.Replace(one.Card, []byte("R & D"), []byte("R & C"), 1)
+	if _, err := approval.Received(one.Card, one.CardDigest); err == nil {
+		t.Error("another document was taken for the card")
+	}
+}
