@@ -80,7 +80,7 @@ func (b *Broker) executeHTTP(way *sending, open *unlocked, op *operation, secret
 	defer body.drop()
 	target := httpexec.Target{Scheme: cred.Origin.Scheme, Host: cred.Origin.Host, Port: cred.Origin.Port,
 		Private: cred.Private, Insecure: cred.Insecure, Session: op.session.ID, Body: body, Way: wayOf(cred),
-		Begin: way.begin, Sent: way.sent}
+		Begin: way.begin, Sent: way.sent, Quiet: way.quiet}
 	res, err := b.HTTP.Do(way.ctx, target, sendable(cred, secret), *op.request.HTTP)
 	if err != nil {
 		var e *httpexec.Error

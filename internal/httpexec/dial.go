@@ -64,6 +64,14 @@ func (c *conn) abort() {
 	c.tcp.Close()
 }
 
+// hush ends c if the kernel still holds bytes that it has not sent: they would
+// go on leaving for as long as the other side takes them.
+func (c *conn) hush() {
+	if unsent(c.raw) {
+		c.abort()
+	}
+}
+
 // connect makes a connection to the target, by the way that its credential
 // says. Nothing of the request is sent.
 func (e *Executor) connect(ctx context.Context, t Target, key poolKey) (*conn, error) {

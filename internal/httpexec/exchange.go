@@ -21,10 +21,10 @@ func (cn *conn) exchange(ctx context.Context, t Target, w *request, s *scrubber)
 	// From here on a cancelled call closes the connection under our hands, and
 	// what the kernel has not sent yet is dropped.
 	stop := context.AfterFunc(ctx, cn.abort)
+	stopQuiet := context.AfterFunc(t.Quiet, cn.hush)
 	defer func() {
-		if !stop() {
-			keep = false
-		}
+		left, quietLeft := stop(), stopQuiet()
+		keep = keep && left && quietLeft
 		if ctxErr := ctx.Err(); err != nil && ctxErr != nil {
 			err.(*Error).Cause = plain(ctxErr)
 		}

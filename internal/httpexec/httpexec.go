@@ -56,7 +56,12 @@ type Target struct {
 	Session  string        // connections are never shared between sessions; see CloseSession
 	Body     io.Writer     // takes the body as it comes, decoded and scrubbed; nil: it is in the Result
 	Begin    func() error  // asked right before the first byte; an error means that nothing may leave; may be nil
-	Sent     func()        // called once the whole request has left; may be nil
+	Sent     func()        // called once the kernel has the whole request; may be nil
+
+	// Quiet, when it is done, lets not one byte of the request leave any more: if
+	// the kernel still holds some, the connection is reset. Otherwise the answer is
+	// awaited as before. It is done after Sent only. May be nil.
+	Quiet context.Context
 
 	deadline time.Time // of the call
 }

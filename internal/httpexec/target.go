@@ -1,6 +1,7 @@
 package httpexec
 
 import (
+	"context"
 	"net"
 	"net/netip"
 	"strconv"
@@ -34,6 +35,9 @@ func (t Target) normal() (Target, error) {
 	}
 	if t.Sent == nil {
 		t.Sent = func() {}
+	}
+	if t.Quiet == nil {
+		t.Quiet = context.Background()
 	}
 	if n := len(t.Host); n > 2 && t.Host[0] == '[' && t.Host[n-1] == ']' {
 		t.Host = t.Host[1 : n-1]
