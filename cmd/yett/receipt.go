@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -155,7 +156,14 @@ func newReceiptVerify(a *app) *cobra.Command {
 			"ledger. The public key is in the receipt; whose it is you have to know yourself: compare\n" +
 			"its SHA-256 with --passkey, as yett passkey list printed it for the person who approved.",
 		Args: cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, args []string) error { return a.receiptVerify(args[0], passkey, key) },
+		RunE: func(c *cobra.Command, args []string) error {
+			for _, name := range []string{"passkey", "key"} { // an empty one is a mistake of whoever calls, and no leave to skip the check
+				if f := c.Flags().Lookup(name); f.Changed && strings.TrimSpace(f.Value.String()) == "" {
+					return usageError{fmt.Errorf("--%s is empty", name)}
+				}
+			}
+			return a.receiptVerify(args[0], passkey, key)
+		},
 	}
 	c.Flags().StringVar(&passkey, "passkey", "", "the SHA-256 of the public key that it has to be, in `HEX`")
 	c.Flags().StringVar(&key, "key", "", "the log's verifier key, or a file that has it: `KEY`; the one in the receipt by default")
@@ -228,6 +236,6 @@ func (a *app) printReceipt(r approval.Receipt, c ledger.Checkpoint, known bool) 
 	} else if q != nil {
 		fmt.Fprintf(w, "action    %s %s\n", printable(q.Method), printable(q.Path))
 	}
-	fmt.Fprintf(w, "agent     %s\nrecorded  row %d of %s, at %s\n", printable(card.Verified.Agent.Kernel.ExePath), r.Row, printable(c.Origin), r.DecidedAt.Format(time.RFC3339))
+	fmt.Fprintf(w, "agent     %s\nrecorded  row %d of %s; by the broker's word at %s\n", printable(card.Verified.Agent.Kernel.ExePath), r.Row, printable(c.Origin), r.DecidedAt.Format(time.RFC3339))
 	return nil
 }

@@ -262,13 +262,6 @@ func (o *operator) mayClick() bool {
 	return o.b.Clock.SinceBoot() < o.clicks
 }
 
-// forgetClicks ends deciding by a click: it does not outlive an open vault.
-func (o *operator) forgetClicks() {
-	o.proving.Lock()
-	defer o.proving.Unlock()
-	o.clicks = 0
-}
-
 // checkClick is the proof of a decision by a click.
 func (o *operator) checkClick(cards []wire.CardNamed, p *wire.Proof) (approval.Proven, *wire.Error) {
 	if o.b.state() == nil {

@@ -62,7 +62,7 @@ func (b *Broker) closeVault() bool {
 	b.Vault.Lock()
 	b.Bodies.Lock()
 	for _, o := range b.everyOperator() {
-		o.forgetClicks()
+		o.forgetProofs() // what they opened does not outlive an open vault
 	}
 	b.SSH.CloseKept()
 	returnMemory()

@@ -60,7 +60,9 @@ func (c *Console) find(r *http.Request) *opened {
 		return nil
 	}
 	o.used = time.Now()
-	c.traffic.proved(v)
+	if o.page.Reading() { // a page that waits for its proof has a token too
+		c.traffic.proved(v)
+	}
 	return o
 }
 

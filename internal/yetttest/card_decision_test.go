@@ -325,3 +325,28 @@ func TestACardWithMarkupIsShown(t *testing.T) {
 		t.Error("another document was taken for the card")
 	}
 }
+
+// TestALockTakesReadingBack: what a proof opened on a connection does not
+// outlive the open vault, also when somebody else unlocks it again.
+func TestALockTakesReadingBack(t *testing.T) {
+	b := Start(t, cardAccess, "demo", canary, "old", canary)
+	conn := b.cli()
+	hidden := func() int {
+		var l wire.List[json.RawMessage]
+		if code := b.ask(conn, wire.MethodActivityList, wire.ActivityList{Limit: 500}, nil, &l); code != "" {
+			t.Fatal(code)
+		}
+		return l.Hidden
+	}
+	for _, method := range []string{wire.MethodVaultLock, wire.MethodVaultPause} {
+		b.reading(conn)
+		if n := hidden(); n != 0 {
+			t.Fatalf("%d rows are hidden in spite of the proof", n)
+		}
+		b.ask(b.cli(), method, wire.Empty{}, nil, nil)
+		b.Unlock()
+		if hidden() == 0 {
+			t.Errorf("after %s the connection reads all rows without another proof", method)
+		}
+	}
+}

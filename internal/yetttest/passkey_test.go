@@ -88,6 +88,9 @@ func (b *Broker) checkReceipt(t *testing.T, file string, a *Authenticator) {
 		}
 		return said
 	}
+	if got := ours("", files[0]); !strings.Contains(got[0], "--passkey is empty") {
+		t.Errorf("an empty passkey is said to be %q", got)
+	}
 	theirs := func(passkey string, files ...string) (said []string) {
 		c := exec.Command("node", append([]string{filepath.Join(nodeDir(), "receipt.mjs"), passkey}, files...)...)
 		out, err := c.CombinedOutput()
