@@ -262,6 +262,15 @@ func (tb *tab) approve() {
 	tb.click(".decide [type=submit]")
 }
 
+// approveFor allows what is shown for a number of minutes that the page offers.
+func (tb *tab) approveFor(minutes string) {
+	tb.t.Helper()
+	tb.click("[data-for]")
+	tb.do(chromedp.SetValue(".decide [name=minutes]", minutes))
+	tb.typeIn(".decide [name=phrase]", yetttest.Passphrase)
+	tb.click(".decide [type=submit]")
+}
+
 // answer is what the console answered to a script.
 type answer struct {
 	Status int             `json:"status"`

@@ -77,8 +77,29 @@ func TestP01_TwoHundredWaitingCards(t *testing.T) {
 		page.click(fmt.Sprintf(`.cards li:nth-child(%d) input`, i+1))
 	}
 	page.wait(fmt.Sprintf(`document.querySelectorAll('.card').length === %d`, n))
-	page.approve()
+	page.approveFor("30")
 	page.wait(fmt.Sprintf(`document.querySelectorAll('.card.gone').length === %d`, n))
+	var until time.Time
+	for _, session := range s.Sessions() {
+		for _, g := range session.Grants {
+			until = g.Until
+		}
+	}
+	given := "allowed until " + until.Local().Format("15:04")
+	if left := time.Until(until); left < 25*time.Minute || left > 30*time.Minute {
+		t.Errorf("given for %v", left)
+	}
+	for i := range n {
+		if sub := page.text(fmt.Sprintf(".cards li:nth-child(%d) .sub", i+1)); sub != given {
+			t.Errorf("line %d says %q, not %q", i+1, sub, given)
+		}
+	}
+	if told := page.text("#told"); told != fmt.Sprintf("%d cards were %s.", n, given) {
+		t.Errorf("the page says %q", told)
+	}
+	if settled := page.text(".settled"); strings.Count(settled, given) != n {
+		t.Errorf("at the decision stands %q", settled)
+	}
 	if left := s.waiting(); left != waiting-n {
 		t.Errorf("%d cards wait after %d of %d were decided", left, n, waiting)
 	}

@@ -191,6 +191,7 @@ func (c *Console) decide(w http.ResponseWriter, r *http.Request, o *opened) {
 	if keys != nil {
 		defer keys.Wipe()
 	}
+	ends := endsOf(o.page, all)
 	result, fail := answered[wire.ApprovedAll](o.page.Ask(wire.MethodApproveAll, wire.Managed{Request: raw, Proof: proof}))
 	if fail != nil {
 		refuse(w, fail)
@@ -201,11 +202,9 @@ func (c *Console) decide(w http.ResponseWriter, r *http.Request, o *opened) {
 	}
 	results := make([]decided, len(result.Cards))
 	for i, card := range result.Cards {
-		results[i] = decided{ApprovalID: card.ApprovalID, Done: card.Error == nil}
-		if card.Error != nil {
-			results[i].Message = card.Error.Message
-		}
+		results[i] = decidedOf(o.page, card.ApprovalID, card.Error)
 	}
+	ends.fill(o.page, results)
 	answer(w, http.StatusOK, map[string]any{"results": results})
 }
 
@@ -221,13 +220,6 @@ func signed(p Page, said phrase, message func(nonce string) []byte) (Keys, *wire
 		return nil, nil, fail
 	}
 	return keys, &wire.Proof{Nonce: c.Nonce, MAC: keys.Sign(message(c.Nonce))}, nil
-}
-
-// decided is what became of one card.
-type decided struct {
-	ApprovalID string `json:"approval_id"`
-	Done       bool   `json:"done"`
-	Message    string `json:"message,omitempty"`
 }
 
 // renew lets a page that decides go on being read.
@@ -257,11 +249,7 @@ func (c *Console) deny(w http.ResponseWriter, r *http.Request, p Page) {
 	results := make([]decided, 0, len(in.IDs))
 	for _, id := range in.IDs {
 		_, fail := ask[wire.Empty](p, wire.MethodApprovalDeny, wire.ApprovalID{ApprovalID: id})
-		d := decided{ApprovalID: id, Done: fail == nil}
-		if fail != nil {
-			d.Message = fail.Message
-		}
-		results = append(results, d)
+		results = append(results, decidedOf(p, id, fail))
 	}
 	answer(w, http.StatusOK, map[string]any{"results": results})
 }

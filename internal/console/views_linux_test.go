@@ -128,6 +128,34 @@ func (tb *tab) view(s *site, name, ready string) {
 	}
 }
 
+// oneActionIsAllowedOnce: a card of one action offers no time, alone or among
+// others. A page that sends one all the same is told so in a sentence, and the
+// card can still be decided.
+func (tb *tab) oneActionIsAllowedOnce() {
+	tb.t.Helper()
+	offered := `!document.querySelector('.decide [data-for]').hidden`
+	if eval[bool](tb, offered) {
+		tb.t.Error("one action is offered for a time")
+	}
+	eval[bool](tb, `(document.querySelector('.decide [data-for]').hidden = false, true)`)
+	tb.approveFor("15")
+	tb.wait(`document.querySelector('.decide [data-error]').innerText !== ''`)
+	tag := tb.text(".card .tag")
+	if why := tb.text(".decide [data-error]"); !strings.HasPrefix(why, tag+" was not allowed: ") || !strings.HasSuffix(why, "one action is approved once, not for a time.") {
+		tb.t.Errorf("a refused decision says %q", why)
+	}
+	tb.wait(`document.querySelector('.decide [data-once]').offsetParent && !document.querySelector('.decide [data-once]').disabled`)
+	if eval[int](tb, `document.querySelectorAll('.gone').length`) != 0 || tb.text("#told") != "" {
+		tb.t.Errorf("a card that was not decided is marked as settled; the page says %q", tb.text("#told"))
+	}
+	tb.click(`.cards li:nth-child(1) input`)
+	tb.click(`.cards li:nth-child(2) input`)
+	tb.wait(`document.querySelectorAll('.card').length === 2 && document.querySelectorAll('.decide').length === 1`)
+	if eval[bool](tb, offered) {
+		tb.t.Error("cards with one action among them are offered for a time")
+	}
+}
+
 // TestEveryView: everything that the console shows can be used with a keyboard
 // and a screen reader, in light and dark, from 320 pixels on; no value of a
 // credential is anywhere.
@@ -161,6 +189,11 @@ func TestEveryView(t *testing.T) {
 	page.look("action")
 	page.click("[data-once]")
 	page.look("proof")
+	page.click("[data-back]")
+	page.oneActionIsAllowedOnce()
+	if waits := s.Pending(); len(waits) != 2 {
+		t.Fatalf("%d cards wait after a decision that was refused", len(waits))
+	}
 	page.view(s, "sessions", "")
 	page.look("sessions")
 	page.view(s, "activity", `document.querySelector('.time li')`)

@@ -85,7 +85,7 @@ type cardView struct {
 	Digest, Document string
 	Asked            int
 	Program, What    string // who asks, and for what, in a few words
-	OneAction, Each  bool   // about one action; each action will be asked for again
+	OneAction, Each  bool   // about one action; each action will be asked for again. An attribute data-on… is a script to html/template
 	Notes            []string
 	Claims           []claim
 	Change           change

@@ -32,6 +32,7 @@ import * as passkey from './passkey.js';
   const tell = (text) => { $('#told').textContent = text; clearTimeout(tell.timer); tell.timer = setTimeout(() => { $('#told').textContent = ''; }, 6000); };
 
   // Time, as it stands on cards.
+  const clock = (at) => { const d = new Date(at); return [d.getHours(), d.getMinutes()].map((n) => String(n).padStart(2, '0')).join(':'); };
   function left(at) {
     const s = Math.max(0, Math.round((new Date(at) - Date.now()) / 1000));
     return s >= 90 ? Math.round(s / 60) + ' min' : s + ' s';
@@ -275,7 +276,7 @@ import * as passkey from './passkey.js';
   }
   function decider(detail) {
     const cards = () => all('.card:not(.gone)', detail), n = all('.card', detail).length, many = n > 1 ? ' all ' + n : '';
-    const once = all('.card', detail).some((c) => c.dataset.one === 'true' || c.dataset.each === 'true');
+    const once = all('.card', detail).some((c) => c.dataset.single === 'true' || c.dataset.each === 'true');
     const box = parse(`<form class="decide" aria-label="Decision" autocomplete="off">
       <p class="settled" role="status" hidden></p>
       <div class="first"><button type="button" class="plain" data-deny>Deny</button><span class="gap"></span>
@@ -318,7 +319,7 @@ import * as passkey from './passkey.js';
       d.gesture = await gesture(d);
       const { results } = await post('/decide', d);
       step('');
-      report(results, choice === 'until' ? 'allowed for a time' : 'allowed once');
+      report(form, results, 'allowed', d.choice);
     });
     form.addEventListener('submit', (e) => {
       e.preventDefault();
@@ -332,14 +333,21 @@ import * as passkey from './passkey.js';
     }));
     $('[data-deny]', form).addEventListener('click', () => busy(form, async () => {
       const { results } = await post('/deny', { approval_ids: cards().map((c) => c.dataset.card) });
-      report(results, 'denied');
+      report(form, results, 'denied');
     }));
     return box;
   }
-  function report(results, words) {
-    for (const r of results) settle(r.approval_id, r.done ? words : r.message);
-    const done = results.filter((r) => r.done).length;
-    tell(done === results.length ? (done === 1 ? 'The card was ' : done + ' cards were ') + words + '.' : done + ' of ' + results.length + ' cards were ' + words + '. ' + results.find((r) => !r.done).message);
+  // What was given, and until when. A card that was refused and waits stays as it is.
+  function report(form, results, verb, choice) {
+    const words = (r) => verb + (r.until ? ' until ' + clock(r.until) : choice ? ' ' + choice : '');
+    const given = results.filter((r) => r.done), refused = results.filter((r) => !r.done);
+    const tag = (r) => $('.card[data-card="' + CSS.escape(r.approval_id) + '"] .tag', view)?.textContent || 'The card';
+    $('[data-error]', form).textContent = refused.map((r) => tag(r) + ' was not ' + verb + ': ' + r.message).join(' ');
+    for (const r of results) if (!r.waits) settle(r.approval_id, r.done ? words(r) : 'no longer waits');
+    if (!given.length) return;
+    const all = [...new Set(given.map(words))], ends = given.map((r) => r.until).sort();
+    tell((results.length === 1 ? 'The card was ' : (refused.length ? given.length + ' of ' + results.length : given.length) + ' cards were ')
+      + (all.length === 1 ? all[0] : verb + ', the first until ' + clock(ends[0]) + ', the last until ' + clock(ends.at(-1))) + '.');
   }
   // A yes is possible when the card has stood for a second and no keys are still
   // arriving that were meant for something else.
