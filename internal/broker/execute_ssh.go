@@ -98,6 +98,9 @@ func (b *Broker) copyFile(way *sending, op *operation, c *action.Copy, host acce
 			return notSent(err.Error(), localNext)
 		}
 		defer from.Close()
+		if info, err := from.Stat(); err == nil && info.Size() > may.MaxSize {
+			return notSent((&sshexec.TooLongError{Limit: may.MaxSize}).Error(), "")
+		}
 		t.Source = from
 		done, err := transfer(t)
 		if err != nil {
@@ -119,7 +122,10 @@ func (b *Broker) copyFile(way *sending, op *operation, c *action.Copy, host acce
 		return op.copyFailed(way, host, &sshexec.Error{Code: sshexec.CodeUpstream, Cause: err})
 	}
 	replaced, err := to.Place(c.Overwrite)
-	if err != nil {
+	switch {
+	case err != nil && to.Placed():
+		return op.maybeSent(err.Error())
+	case err != nil:
 		return notSent(err.Error(), localNext)
 	}
 	return op.copied(c, done, replaced)
@@ -127,8 +133,14 @@ func (b *Broker) copyFile(way *sending, op *operation, c *action.Copy, host acce
 
 const localNext = "Look at the local path: it must be a regular file in one of the directories that list_access shows, without symbolic links on the way."
 
-// copyFailed says of a copy that was stopped what it leaves behind.
+// copyFailed says of a copy that failed or was stopped what it leaves behind.
 func (op *operation) copyFailed(way *sending, host access.Host, err error) outcome {
+	if part, ok := errors.AsType[*sshexec.PartError](err); ok {
+		out := op.maybeSent(part.Error())
+		out.reason.Message = "The file did not get its place: " + strings.TrimSuffix(part.Error(), ".") + "."
+		out.reason.NextStep = "Ask again if the copy is still needed: nothing at the file's place was changed."
+		return out
+	}
 	out := op.sshFailed(way, host, err)
 	if out.state == action.Denied {
 		out.reason = wire.NewReason(out.reason.Code, "The copy was stopped; no file was put in its place.")

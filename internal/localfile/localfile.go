@@ -134,6 +134,9 @@ func (n *New) Place(overwrite bool) (replaced bool, err error) {
 	return replaced, nil
 }
 
+// Placed reports whether the file has its name, also where Place has failed.
+func (n *New) Placed() bool { return n.part == "" }
+
 // Close ends the use of the file. One that was not placed is removed.
 func (n *New) Close() error {
 	var err error

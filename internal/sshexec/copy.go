@@ -47,8 +47,9 @@ type Copied struct {
 // first and takes its place in one step, before which Begin is asked; until
 // then nothing at its place has changed. From the host nothing is changed
 // there, and Begin is not asked: what Sink got takes effect when the caller
-// says so. Every error is an *Error; MaybeSent tells that the file may be in
-// its place.
+// says so. Every error is an *Error; MaybeSent tells that something may have
+// changed on the host: with a *PartError a part only, otherwise the file may be
+// in its place.
 func (e *Executor) Copy(ctx context.Context, t Target, s ssh.Signer, c Transfer) (*Copied, error) {
 	t, err := t.complete()
 	switch {
@@ -122,7 +123,8 @@ type files struct {
 	begin    func() error
 	sent     func()
 	placing  bool   // the file may be in its place
-	left     string // the temporary name, while there is one
+	part     string // the temporary name, from when it may have been there
+	left     bool   // it may still be there
 }
 
 // pipe is a channel to an SFTP server. Closing it ends the server's input, so
@@ -169,13 +171,15 @@ func (f *files) open() error {
 	return nil
 }
 
-// failed tells why there is no complete copy, and what is left of a part.
+// failed tells why there is no complete copy, and what came of a part.
 func (f *files) failed(ctx context.Context, err error) *Error {
-	err = whyEnded(ctx, err)
-	if f.left != "" {
-		err = fmt.Errorf("%w; a part of the file may be left on the host as %s", err, f.left)
+	err = legible(whyEnded(ctx, err))
+	if f.part != "" && !f.placing {
+		err = &PartError{Name: f.part, Left: f.left, Cause: err}
+	} else if f.left {
+		err = fmt.Errorf("%w; a part of the file may be left on the host as %s", err, f.part)
 	}
-	return &Error{Code: CodeUpstream, MaybeSent: f.placing, Cause: legible(err)}
+	return &Error{Code: CodeUpstream, MaybeSent: f.part != "", Cause: err}
 }
 
 // direct refuses a path that leads through a symbolic link.
@@ -247,7 +251,7 @@ func (f *files) up() (*Copied, error) {
 	case f.transfer.Overwrite && !replaces:
 		return nil, errors.New("the host cannot replace a file in one step")
 	}
-	done, err := f.part(dir, before)
+	done, err := f.write(dir, before)
 	if err == nil {
 		err = f.place(remote)
 	}
@@ -259,14 +263,17 @@ func (f *files) up() (*Copied, error) {
 	return done, nil
 }
 
-// part puts the whole file on the host under a temporary name.
-func (f *files) part(dir string, before fs.FileInfo) (*Copied, error) {
+// write puts the whole file on the host under a temporary name.
+func (f *files) write(dir string, before fs.FileInfo) (*Copied, error) {
 	name := path.Join(dir, ".yett-"+rand.Text())
+	f.part, f.left = name, true
 	to, err := f.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {
+		if saidNo(err) {
+			f.part, f.left = "", false
+		}
 		return nil, fmt.Errorf("making a file in %s: %w", dir, err)
 	}
-	f.left = name
 	defer to.Close()
 	seen := &counted{to: io.Discard, hash: sha256.New(), limit: f.transfer.MaxSize}
 	if _, err := to.ReadFromWithConcurrency(io.TeeReader(f.transfer.Source, seen), requestsAtOnce); err != nil {
@@ -306,24 +313,45 @@ func (f *files) place(remote string) error {
 	if f.transfer.Overwrite {
 		rename = f.PosixRename
 	}
-	if err := rename(f.left, remote); err != nil {
-		var refused *sftp.StatusError
-		if errors.As(err, &refused) || errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
-			f.placing = false // the host's own word
-		}
+	if err := rename(f.part, remote); err != nil {
+		f.placing = !saidNo(err)
 		return fmt.Errorf("putting the file in its place: %w", err)
 	}
-	f.placing, f.left = false, ""
+	f.left = false
 	return nil
+}
+
+// saidNo reports whether an error is the host's own word that it did not do
+// what it was asked for.
+func saidNo(err error) bool {
+	var status *sftp.StatusError
+	return errors.As(err, &status) || errors.Is(err, fs.ErrExist) || errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist)
 }
 
 // discard removes the part, if the host is still there to be asked. It does
 // nothing where the part may be in its place.
 func (f *files) discard() {
-	if f.left != "" && !f.placing && f.Remove(f.left) == nil {
-		f.left = ""
+	if f.left && !f.placing && f.Remove(f.part) == nil {
+		f.left = false
 	}
 }
+
+// PartError is a copy that left its place on the host untouched, after a file
+// of a temporary name was made beside it.
+type PartError struct {
+	Name  string // on the host
+	Left  bool   // it may still be there
+	Cause error
+}
+
+func (e *PartError) Error() string {
+	if e.Left {
+		return fmt.Sprintf("%v; a part of the file may be left on the host as %s", e.Cause, e.Name)
+	}
+	return fmt.Sprintf("%v; the part of it that was written to the host was removed there", e.Cause)
+}
+
+func (e *PartError) Unwrap() error { return e.Cause }
 
 // TooLongError is a file with more than the bytes that may be copied.
 type TooLongError struct{ Limit int64 }

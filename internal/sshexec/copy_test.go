@@ -78,6 +78,18 @@ func onlyFiles(t testing.TB, dir string, want ...string) {
 	}
 }
 
+// wantPart wants a copy to have failed after a part of it was on the host: it did
+// not provably never leave.
+func wantPart(t testing.TB, err error, left bool) *sshexec.PartError {
+	t.Helper()
+	e := wantError(t, err, sshexec.CodeUpstream, true)
+	part, ok := errors.AsType[*sshexec.PartError](e)
+	if !ok || part.Left != left || !strings.Contains(part.Name, "/.yett-") {
+		t.Fatalf("err = %v (%+v), want a part, left %v", e, part, left)
+	}
+	return part
+}
+
 func TestCopyUpAndDown(t *testing.T) {
 	s := startSFTP(t)
 	e, k := newExecutor(), signerOf(t, s)
@@ -153,7 +165,7 @@ func TestCopyDoesNotReplaceWhatCameMeanwhile(t *testing.T) {
 	tg := targetOf(s)
 	tg.Begin = func() error { return os.WriteFile(remote, []byte("theirs"), 0o600) }
 	_, err := newExecutor().Copy(t.Context(), tg, signerOf(t, s), sshexec.Transfer{Remote: remote, Source: strings.NewReader("ours"), MaxSize: 100})
-	wantError(t, err, sshexec.CodeUpstream, false)
+	wantPart(t, err, false)
 	if got := contentOf(t, remote); string(got) != "theirs" {
 		t.Errorf("the file reads %q", got)
 	}
@@ -208,8 +220,13 @@ func TestCopyRefuses(t *testing.T) {
 			tg := targetOf(s)
 			tg.Begin = func() error { t.Error("begin was asked"); return nil }
 			_, err := newExecutor().Copy(t.Context(), tg, k, tr)
-			if e := wantError(t, err, sshexec.CodeUpstream, false); !strings.Contains(e.Error(), c.want) {
-				t.Errorf("err = %v, want %q in it", e, c.want)
+			if strings.HasPrefix(name, "up: too long") {
+				wantPart(t, err, false)
+			} else {
+				wantError(t, err, sshexec.CodeUpstream, false)
+			}
+			if !strings.Contains(err.Error(), c.want) {
+				t.Errorf("err = %v, want %q in it", err, c.want)
 			}
 			if got.Len() > 100 {
 				t.Errorf("%d bytes came", got.Len())
@@ -237,7 +254,7 @@ func TestCopyRefusedAtTheLastStepChangesNothing(t *testing.T) {
 	ended := errors.New("the session has ended")
 	tg.Begin = func() error { return ended }
 	_, err := newExecutor().Copy(t.Context(), tg, signerOf(t, s), sshexec.Transfer{Remote: filepath.Join(dir, "f"), Source: strings.NewReader("x"), MaxSize: 10})
-	if e := wantError(t, err, sshexec.CodeUpstream, false); !errors.Is(e, ended) {
+	if e := wantPart(t, err, false); !errors.Is(e, ended) {
 		t.Errorf("err = %v", e)
 	}
 	onlyFiles(t, dir)
@@ -383,7 +400,11 @@ func TestE5_CopyStopsBetweenChunks(t *testing.T) {
 			after := p.sent.Load()
 			select {
 			case err := <-failed:
-				wantError(t, err, sshexec.CodeUpstream, false)
+				if name == "up" {
+					wantPart(t, err, true)
+				} else {
+					wantError(t, err, sshexec.CodeUpstream, false)
+				}
 			case <-time.After(patience):
 				t.Fatal("the copy goes on")
 			}

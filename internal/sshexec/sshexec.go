@@ -108,7 +108,8 @@ type Exit struct {
 }
 
 // Error is why there is no complete result. MaybeSent tells that the command
-// may have run, so that the outcome is unknown.
+// may have run, so that the outcome is unknown, or that a copy may have changed
+// something on the host.
 type Error struct {
 	Code      string
 	MaybeSent bool

@@ -173,6 +173,7 @@ func TestSSHCopy(t *testing.T) {
 	t.Run("each", func(t *testing.T) { x.eachCopy(t, c) })
 	t.Run("refused", func(t *testing.T) { x.refusedCopies(t, c) })
 	t.Run("E5", func(t *testing.T) { x.revokedCopy(t) })
+	t.Run("a part is left", func(t *testing.T) { x.partLeft(t) })
 }
 
 func (x *box) bothWays(t *testing.T, c *Channel) {
@@ -430,4 +431,31 @@ func (x *box) revokedCommand(t *testing.T) {
 	if n := x.tap.sent.Load() - before; n != 0 {
 		t.Errorf("%d bytes were sent later than 100 ms after the revocation", n)
 	}
+}
+
+// partLeft: a copy that was stopped when a part of it lay on the host is not
+// said to have never left.
+func (x *box) partLeft(t *testing.T) {
+	c := x.Granted("ssh-copy:box.files")
+	x.write(x.here("huge up"), "")
+	must(t, os.Truncate(x.here("huge up"), 4<<30))
+	before := x.tap.sent.Load()
+	var op Operation
+	c.Must(wire.MethodActionRequest, c.Next(map[string]any{"capability": "ssh-copy:box.files", "action": copying("up", x.here("huge up"), x.there("pub/huge up"))}), &op)
+	x.eventually(func() bool { return x.tap.sent.Load() > before+1<<20 })
+	x.RunPlain("revoke", c.Session.SessionID)
+	if state := x.outcomeOf(op.OperationID); state != "indeterminate" {
+		t.Errorf("the outcome is %s", state)
+	}
+	parts, err := filepath.Glob(x.there("pub/.yett-*"))
+	must(t, err)
+	if len(parts) != 1 {
+		t.Fatalf("parts on the host: %v", parts)
+	}
+	for _, row := range x.Activity() {
+		if row.OperationID == op.OperationID && row.Kind == "outcome" && !bytes.Contains(row.Outcome, []byte(parts[0])) {
+			t.Errorf("the record does not name the part: %s", row.Outcome)
+		}
+	}
+	must(t, os.Remove(parts[0]))
 }
