@@ -33,7 +33,8 @@ func (a *app) apply(ctx context.Context, path string, dry bool) error {
 	if err != nil {
 		return err
 	}
-	if _, err := access.Parse(text); err != nil {
+	policy, err := access.Parse(text)
+	if err != nil {
 		e := wire.Errorf(wire.CodeBadRequest, "%s has problems:\n%v", path, err)
 		e.NextStep = "Correct these lines and apply it again; nothing was changed."
 		return e
@@ -58,6 +59,7 @@ func (a *app) apply(ctx context.Context, path string, dry bool) error {
 			return err
 		}
 	}
+	r.Warnings = withKeygen(policy, r.Warnings)
 	if a.json {
 		return printJSON(a.stdout, map[string]any{"applied": changes && !dry, "difference": r.Difference, "warnings": r.Warnings, "voided": r.Voided})
 	}
@@ -82,6 +84,18 @@ func (a *app) apply(ctx context.Context, path string, dry bool) error {
 		fmt.Fprintln(a.stdout, "Applied.")
 	}
 	return nil
+}
+
+// withKeygen names, for a key without a value, the way on which nobody ever has
+// the key.
+func withKeygen(policy *access.Policy, warnings []string) []string {
+	for i, w := range warnings {
+		_, name, ok := strings.Cut(w, ": yett secret set ")
+		if c, declared := policy.Credential(name); ok && declared && c.Kind == access.KindSSHKey {
+			warnings[i] += ", or yett ssh keygen " + name + " makes one"
+		}
+	}
+	return warnings
 }
 
 func readAccessFile(path string) ([]byte, error) {

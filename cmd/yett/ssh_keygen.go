@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -44,7 +46,11 @@ func (a *app) keygen(ctx context.Context, method, name string, request any) erro
 	}
 	defer conn.Close()
 	var key wire.KeyPublic
-	if err := a.prove(ctx, conn, method, request, &key); err != nil {
+	err = a.prove(ctx, conn, method, request, &key)
+	if r, ok := request.(wire.KeyGenerate); ok && !r.Rotate {
+		err = keyIsThere(name, err)
+	}
+	if err != nil {
 		return err
 	}
 	if a.json {
@@ -53,4 +59,16 @@ func (a *app) keygen(ctx context.Context, method, name string, request any) erro
 	a.note("%s: %s. This line lets it in at a host, in authorized_keys of the account there:", name, key.Fingerprint)
 	fmt.Fprintln(a.stdout, key.PublicKey)
 	return nil
+}
+
+// keyIsThere says how a key that is there is replaced by one that the broker
+// makes. The broker's own advice is for values that a person gives.
+func keyIsThere(name string, err error) error {
+	var fail *wire.Error
+	if !errors.As(err, &fail) || !strings.Contains(fail.NextStep, "secret rotate") {
+		return err
+	}
+	e := *fail
+	e.NextStep = "Its public part: yett ssh public " + printable(name) + ". A new key in its place: yett ssh keygen " + printable(name) + " --rotate."
+	return &e
 }

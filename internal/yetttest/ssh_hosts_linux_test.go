@@ -98,6 +98,14 @@ func TestSSHImport(t *testing.T) {
 	if r := b.RunWith("wrong\n", Passphrase, ch.args("--key-passphrase-fd", "0")...); r.Code != 1 || !strings.Contains(r.Stderr, "passphrase is wrong") {
 		t.Errorf("a wrong passphrase: %+v", r)
 	}
+	p := b.typing(t, "ssh", "import", "--config", ch.config, "--known-hosts", ch.known)
+	p.shows("reads which hosts are applied")
+	p.types("Yett passphrase:", Passphrase)
+	p.shows("+ host.")
+	p.types("Passphrase of the key", keyWord)
+	p.types("Apply this?", "no")
+	p.shows("Nothing was applied.")
+	p.exits(1)
 	if text := b.Must("access", "show").Stdout; text != theirs {
 		t.Fatalf("something was applied:\n%s", text)
 	}
@@ -271,7 +279,9 @@ func TestSSHKeygen(t *testing.T) {
 	if key, comment, _, _, err := ssh.ParseAuthorizedKey([]byte(made)); err != nil || key.Type() != ssh.KeyAlgoED25519 || comment != "yett-made" {
 		t.Fatalf("%q: %v", made, err)
 	}
-	wantRefusal(t, b.Run("ssh", "keygen", "made", "--json"), 1, wire.CodeBadRequest)
+	if r := b.Run("ssh", "keygen", "made"); r.Code != 1 || !strings.Contains(r.Stderr, "yett ssh keygen made --rotate") {
+		t.Errorf("a key that is there: %+v", r)
+	}
 	if again := b.Must("ssh", "public", "made").Stdout; again != made {
 		t.Errorf("the public part: %q, then %q", made, again)
 	}
