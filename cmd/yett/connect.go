@@ -143,7 +143,7 @@ func (a *app) connect(ctx context.Context, place install.Place, id string, f con
 		if err != nil {
 			return cannotConnect(client, err)
 		}
-		return a.carryOut(ctx, place, plan, f.yes, "There is nothing to take away.")
+		return a.carryOut(ctx, place, plan, f, "There is nothing to take away.")
 	}
 	shim, err := program("yett-mcp")
 	if err != nil {
@@ -159,7 +159,7 @@ func (a *app) connect(ctx context.Context, place install.Place, id string, f con
 	if !place.Found(client) && f.config == "" {
 		plan.Notes = append(plan.Notes, client.Name+" does not seem to be used by this account yet.")
 	}
-	return a.carryOut(ctx, place, plan, f.yes, "Nothing to do: the entry is there already.")
+	return a.carryOut(ctx, place, plan, f, "Nothing to do: the entry is there already.")
 }
 
 func (a *app) printEntry(place install.Place, client install.Client, shim string, o install.Options) error {
@@ -176,7 +176,7 @@ func (a *app) printEntry(place install.Place, client install.Client, shim string
 }
 
 // carryOut shows a plan, asks, and writes it.
-func (a *app) carryOut(ctx context.Context, place install.Place, plan *install.Plan, yes bool, nothing string) error {
+func (a *app) carryOut(ctx context.Context, place install.Place, plan *install.Plan, f connectFlags, nothing string) error {
 	answer := map[string]any{"client": plan.Client.ID, "changed": false, "difference": plan.Difference(), "notes": plan.Notes, "files": []install.Done{}}
 	if !a.json {
 		a.printDifference(plan.Difference())
@@ -191,7 +191,7 @@ func (a *app) carryOut(ctx context.Context, place install.Place, plan *install.P
 		fmt.Fprintln(a.stdout, nothing)
 		return nil
 	}
-	if err := a.agree(ctx, yes, "Write this?"); err != nil {
+	if err := a.agree(ctx, f.yes, "Write this?"); err != nil {
 		return err
 	}
 	done, err := place.Apply(plan)
@@ -208,7 +208,9 @@ func (a *app) carryOut(ctx context.Context, place install.Place, plan *install.P
 			fmt.Fprintf(a.stdout, "  as it was: %s\n", approval.Printable(d.Backup))
 		}
 	}
-	fmt.Fprintf(a.stdout, "next: %s\n", plan.Client.Restart)
+	if !f.remove { // what is switched on after an entry is gone with it
+		fmt.Fprintf(a.stdout, "next: %s\n", plan.Client.Restart)
+	}
 	return nil
 }
 

@@ -175,7 +175,7 @@ func TestF1_ConnectShowsItsChangeFirst(t *testing.T) {
 	if out, code := a.run("connect", "claude-code"); code != exitDone || !strings.Contains(out, "Nothing to do") {
 		t.Errorf("a second time: exit %d\n%s", code, out)
 	}
-	if out, code := a.run("connect", "claude-code", "--remove", "--yes"); code != exitDone || a.read(".claude.json") != before {
+	if out, code := a.run("connect", "claude-code", "--remove", "--yes"); code != exitDone || a.read(".claude.json") != before || strings.Contains(out, "next:") {
 		t.Errorf("taken away: exit %d\n%s\n%s", code, out, a.read(".claude.json"))
 	}
 	if entries, err := os.ReadDir("/nowhere"); err == nil {
