@@ -3,11 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"strings"
 
 	"golang.org/x/term"
 
+	"github.com/yett-broker/yett/client"
 	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/wire"
 )
@@ -31,7 +33,7 @@ func (a *app) showBody(ctx context.Context, id, stream string) error {
 		var piece wire.OperationBodyResult
 		r := wire.OperationShowBody{OperationID: id, Stream: stream, Offset: offset, Limit: wire.MaxBodyChunk}
 		if err := call(ctx, conn, wire.MethodOperationShowBody, r, nil, &piece); err != nil {
-			return err
+			return hasNoBody(ctx, conn, id, err)
 		}
 		if _, err := out.Write(piece.BytesBase64); err != nil {
 			return err
@@ -41,6 +43,29 @@ func (a *app) showBody(ctx context.Context, id, stream string) error {
 			return nil
 		}
 	}
+}
+
+// hasNoBody tells an operation from which nothing ever came from one that is not
+// there.
+func hasNoBody(ctx context.Context, conn *client.Conn, id string, err error) error {
+	var fail *wire.Error
+	if !errors.As(err, &fail) || fail.Code != wire.CodeBadRequest {
+		return err
+	}
+	var op wire.OperationShown
+	if call(ctx, conn, wire.MethodOperationShow, wire.OperationID{OperationID: id}, nil, &op) != nil || op.IntentRow != 0 {
+		return err
+	}
+	e := wire.Errorf(wire.CodeBadRequest, "This operation has no body: nothing was sent for it (%s%s).", printable(op.State), withCode(op.Code))
+	e.NextStep = "What came of it stands in: yett operation show " + printable(op.OperationID) + "."
+	return e
+}
+
+func withCode(code string) string {
+	if code == "" {
+		return ""
+	}
+	return ", " + printable(code)
 }
 
 // drawn writes lines with visible marks for whatever does not draw itself.

@@ -248,6 +248,10 @@ func TestA09_BodiesAreSealed(t *testing.T) {
 	if shown := b.Must("operation", "show", large.OperationID, "--body"); !bytes.Equal([]byte(shown.Stdout), body) {
 		t.Errorf("operation show --body: %d bytes of %d", len(shown.Stdout), len(body))
 	}
+	denied := after.MustAct("http:demo.read", map[string]any{"method": "GET", "path": "/outside"})
+	if shown := b.Run("operation", "show", denied.OperationID, "--body"); shown.Code != 1 || !strings.Contains(shown.Stderr, "has no body") {
+		t.Errorf("of a denied one: %+v", shown)
+	}
 	if shown := b.RunPlain("operation", "show", large.OperationID, "--body"); shown.Code == 0 || strings.Contains(shown.Stdout, inBody) {
 		t.Errorf("without a proof: exit %d, %d bytes", shown.Code, len(shown.Stdout))
 	}
