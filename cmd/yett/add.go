@@ -33,8 +33,11 @@ type addOptions struct {
 	keyPassphrase      int
 }
 
+// defaultSSHPort is the port of a host of which none is said.
+const defaultSSHPort = 22
+
 func newAdd(a *app) *cobra.Command {
-	o := addOptions{valueFD: -1, keyPassphrase: -1, port: 22}
+	o := addOptions{valueFD: -1, keyPassphrase: -1, port: defaultSSHPort}
 	c := &cobra.Command{
 		Use:   "add [PRESET]",
 		Short: "Add a token or a key, and what agents may ask for with it",
@@ -77,8 +80,8 @@ func newAdd(a *app) *cobra.Command {
 	f.StringArrayVar(&o.methods, "method", nil, "http: a `METHOD`; others than GET, HEAD and OPTIONS are asked for each time (default GET, HEAD)")
 	f.StringVar(&o.header, "header", "", "http: the `HEADER` that carries the token, in place of Authorization: Bearer")
 	f.StringVar(&o.prefix, "prefix", "", "http: the `TEXT` before the token in --header")
-	f.StringVar(&o.host, "host", "", "ssh: the `HOST`'s name or address")
-	f.IntVar(&o.port, "port", 22, "ssh: its `PORT`")
+	f.StringVar(&o.host, "host", "", "ssh: the `HOST`'s name or address, with its port as HOST:PORT if it is not 22")
+	f.IntVar(&o.port, "port", defaultSSHPort, "ssh: its `PORT`")
 	f.StringVar(&o.user, "user", "", "ssh: the `ACCOUNT` there")
 	f.StringVar(&o.key, "key", "", "ssh: the `FILE` of a private key; its passphrase is asked for")
 	f.IntVar(&o.keyPassphrase, "key-passphrase-fd", -1, "ssh: read the passphrase of the key, one line, from file descriptor `N`")

@@ -29,6 +29,9 @@ func (a *app) prepareHost(ctx context.Context, p preset.Preset, o addOptions) (a
 			return d, err
 		}
 	}
+	if err := o.splitPort(); err != nil {
+		return d, err
+	}
 	if o.user == "" {
 		if o.user, err = a.answer(ctx, "Account on "+o.host+": ", "--user", ""); err != nil {
 			return d, err
@@ -52,6 +55,24 @@ func (a *app) prepareHost(ctx context.Context, p preset.Preset, o addOptions) (a
 	}
 	d.tables = s.Tables()
 	return d, checkTables(d.tables)
+}
+
+// splitPort takes the port off a host that is given as host:port. An IPv6
+// address has one only behind brackets.
+func (o *addOptions) splitPort() error {
+	host, text, err := net.SplitHostPort(o.host)
+	if err != nil {
+		return nil
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil || host == "" {
+		return usageError{fmt.Errorf("--host is HOST or HOST:PORT, not %s", strconv.QuoteToASCII(o.host))}
+	}
+	if o.port != defaultSSHPort && o.port != port {
+		return usageError{fmt.Errorf("--host says port %d, and --port says %d", port, o.port)}
+	}
+	o.host, o.port = host, port
+	return nil
 }
 
 // privateKey reads the key that the person has, or tells that one is to be made.

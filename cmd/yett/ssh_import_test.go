@@ -226,3 +226,22 @@ func TestAddressesOfScan(t *testing.T) {
 		}
 	}
 }
+
+func TestHostWithItsPort(t *testing.T) {
+	for host, want := range map[string]string{
+		"web1.example": "web1.example 22", "127.0.0.1:38472": "127.0.0.1 38472", "[2001:db8::1]:23": "2001:db8::1 23",
+		"2001:db8::1": "2001:db8::1 22", "[2001:db8::1]": "[2001:db8::1] 22", "web1:ssh": "refused", ":22": "refused",
+	} {
+		o := addOptions{host: host, port: defaultSSHPort}
+		got := "refused"
+		if err := o.splitPort(); err == nil {
+			got = fmt.Sprintf("%s %d", o.host, o.port)
+		}
+		if got != want {
+			t.Errorf("%s: %s, want %s", host, got, want)
+		}
+	}
+	if o := (addOptions{host: "web1:23", port: 24}); o.splitPort() == nil {
+		t.Error("two ports were taken")
+	}
+}
