@@ -12,7 +12,7 @@ import (
 // beside them. A test reads every line as the command line would.
 var examples = map[string]string{
 	"up":      "yett up",
-	"add":     "yett add github\nyett add gitlab --origin https://gitlab.example.com\nyett add http --name billing --origin https://api.billing.example --path /v1/invoices/**\nyett add ssh --host web1.example.net --user deploy",
+	"add":     "yett add github\nyett add gitlab --origin https://gitlab.example.com\nyett add http --name billing --origin https://api.billing.example --path '/v1/invoices/**'\nyett add ssh --host web1.example.net --user deploy",
 	"connect": "yett connect\nyett connect claude-code\nyett connect codex --allow\nyett connect zed --remove",
 
 	"approve": "yett approve a_9TVFK1BRYQ3BQFSBKDRSE4SFCMTHQJV1\nyett approve a_9TVFK1BRYQ3BQFSBKDRSE4SFCMTHQJV1 --for 30m",

@@ -41,6 +41,9 @@ func (a *app) listPasskeys(ctx context.Context) error {
 	if a.json {
 		return printJSON(a.stdout, l.Items)
 	}
+	if len(l.Items)+l.Hidden == 0 && !a.locked {
+		a.note("There is no passkey. Add one in the console, with the passphrase: yett console.")
+	}
 	w := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
 	for _, k := range l.Items {
 		fmt.Fprintf(w, "%s\tadded %s\t%s\n", printable(k.Name), k.AddedAt.Local().Format("2006-01-02 15:04"), k.Fingerprint)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/yett-broker/yett/internal/action"
 	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/broker"
 	"github.com/yett-broker/yett/internal/doctor"
@@ -116,7 +117,7 @@ func (r *reviewed) evidence() []fact {
 	live := r.live()
 	for _, s := range live[:min(len(live), maxListed)] {
 		k := s.Caller.Subject().Kernel
-		who := fmt.Sprintf("%s: process %d, %s, %s, file %s", s.SessionID, k.PID, s.Caller.Role, approval.Escape(programOf(k.ExePath), 100), k.ExeState)
+		who := fmt.Sprintf("%s: process %d, %s, asking %s", s.SessionID, k.PID, approval.Escape(programOf(k.ExePath), 100), wayOf(s.Caller))
 		if d := s.Caller.Subject().Filesystem.SHA256; d != "" {
 			who += ", SHA-256 " + d[:min(len(d), 12)] + "…"
 		}
@@ -132,6 +133,15 @@ func (r *reviewed) evidence() []fact {
 		}
 	}
 	return facts
+}
+
+// wayOf says how an agent speaks to the broker. What is out of the ordinary of
+// its file stands among the words of the caller.
+func wayOf(c action.Caller) string {
+	if c.Agent != nil {
+		return "through yett-mcp"
+	}
+	return "by itself"
 }
 
 // more counts the sessions that are not listed.

@@ -87,7 +87,7 @@ func (c Credential) describe() entry {
 		}
 	}
 	if c.Kind == KindHeader {
-		show("header", c.Header+": "+strconv.QuoteToASCII(c.Prefix+"…"))
+		show("header", c.Header+": "+strings.TrimSuffix(strconv.QuoteToASCII(c.Prefix), `"`)+`…"`)
 	}
 	if c.User != "" {
 		show("user", strconv.QuoteToASCII(c.User))

@@ -136,5 +136,8 @@ func (e Endpoint) findings() []Finding {
 	if e.Cause == "" {
 		return []Finding{good("endpoint", found)}
 	}
+	if e.Socket == nil && e.Cause == NotRunning { // the error would say the same once more
+		return []Finding{bad("endpoint", found, e.Cause)}
+	}
 	return []Finding{bad("endpoint", found+"; "+approval.Printable(e.Why), e.Cause)}
 }

@@ -25,5 +25,5 @@ func ledgerFindings(ctx context.Context, home string, st *wire.Status) []Finding
 	case h.Version >= 2 && h.Journal != "":
 		return []Finding{bad("ledger", "ledger.journal: "+approval.Printable(h.Journal), LedgerUnknown)}
 	}
-	return []Finding{good("ledger", fmt.Sprintf("version %d, %d rows in the database", h.Version, h.Entries))}
+	return []Finding{good("ledger", fmt.Sprintf("version %d, rows in the database: %d", h.Version, h.Entries))}
 }

@@ -83,7 +83,7 @@ func TestI5_EveryFactChangesThePage(t *testing.T) {
 	id := c.Session.SessionID
 	before, after := next()
 	shows(t, before, after, "Unit of authorization", "Each covers one process (1)")
-	shows(t, before, after, "Caller evidence", fmt.Sprintf("%s: process %d, native", id, os.Getpid()))
+	shows(t, before, after, "Caller evidence", fmt.Sprintf("%s: process %d, ", id, os.Getpid()))
 	shows(t, before, after, "Session begin and end", id+" is active: began ")
 	shows(t, before, after, "Session begin and end", "may use http:demo.read")
 	shows(t, before, after, "Audit record", "1 decision,")
