@@ -205,7 +205,7 @@ origin = "https://id.example"
 [capability."http:id"]
 credential = "id"
 methods    = ["GET", "POST"]
-paths      = ["/oauth2/**", "/OAuth2/**"]
+paths      = ["/**"]
 confirm    = "each"
 `))
 	if err != nil {
@@ -218,12 +218,14 @@ confirm    = "each"
 		}
 		return p.Decide(func(string) bool { return true }, action.Request{Capability: "http:id", HTTP: h})
 	}
-	for _, path := range []string{"/oauth2/token", "/oauth2/token/", "/OAuth2/Token", "/oauth2/%74oken"} {
+	for _, path := range []string{"/oauth2/token", "/oauth2/token/", "/OAuth2/Token", "/oauth2/%74oken",
+		"/oauth2/token;x", "/oauth2/token;jsessionid=1/", "/oauth2;a=b/TOKEN", "/oauth2/token%3Bx", "/oauth2/token%20", "/oauth2/token.", "/oauth2/token%2E%20.",
+		"/oauth2./token", "/oauth2%20/token..", "/oauth2/token%20;x", "/oauth2/%20token", "/oauth2/token\uff1bx", "/oauth2/token%EF%BC%8E", "/oauth2/to\u212aen"} {
 		if d := decide(path); d.Allowed || !strings.Contains(d.Detail, "token endpoint") {
 			t.Errorf("%s: %+v", path, d)
 		}
 	}
-	for _, path := range []string{"/oauth2/tokens", "/oauth2/userinfo"} {
+	for _, path := range []string{"/oauth2/tokens", "/oauth2/userinfo", "/oauth2/token.json", "/oauth2/token/x", "/oauth2/x;token"} {
 		if d := decide(path); !d.Allowed {
 			t.Errorf("%s: %+v", path, d)
 		}

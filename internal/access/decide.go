@@ -3,7 +3,6 @@ package access
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/yett-broker/yett/internal/action"
 )
@@ -113,11 +112,12 @@ func (c Credential) ownsParameter(name string) bool {
 
 // isTokenEndpoint reports whether the path at an origin is where some
 // credential is exchanged: what is answered there is a credential itself.
-// Servers differ in whether case and a slash at the end matter.
+// Servers differ in whether case, a slash at the end, parameters of a segment or
+// a dot or space behind it matter.
 func (p *Policy) isTokenEndpoint(o Origin, path string) bool {
-	path = strings.TrimRight(path, "/")
+	path = action.FoldPath(path)
 	for _, c := range p.credentials {
-		if c.OAuth != nil && c.OAuth.Endpoint.Origin == o && strings.EqualFold(strings.TrimRight(c.OAuth.Endpoint.Path, "/"), path) {
+		if c.OAuth != nil && c.OAuth.Endpoint.Origin == o && action.FoldPath(c.OAuth.Endpoint.Path) == path {
 			return true
 		}
 	}

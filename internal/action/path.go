@@ -127,6 +127,18 @@ func checkSegment(plain string, last bool) *Refusal {
 	return nil
 }
 
+// FoldPath spells a path as the most lenient server reads it, so that one can be
+// refused in every spelling of it: without case, escapes, the parameters of
+// segments, and spaces and dots at their ends.
+func FoldPath(path string) string {
+	segments := strings.Split(lookalikes.Replace(lenientUnescape(path)), "/")
+	for i, s := range segments {
+		s, _, _ = strings.Cut(s, ";")
+		segments[i] = strings.TrimLeftFunc(strings.TrimRightFunc(s, isDotOrSpace), unicode.IsSpace)
+	}
+	return strings.TrimRight(strings.ToLower(strings.ToUpper(strings.Join(segments, "/"))), "/")
+}
+
 func isDotOrSpace(c rune) bool { return c == '.' || unicode.IsSpace(c) }
 
 // isUnreserved is RFC 3986 section 2.3.
