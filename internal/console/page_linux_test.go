@@ -104,6 +104,11 @@ func TestP01_TwoHundredWaitingCards(t *testing.T) {
 		t.Errorf("%d cards wait after %d of %d were decided", left, n, waiting)
 	}
 	page.hasNoFault("many cards")
+	page.click("[data-tidy]")
+	page.wait(`document.querySelector('.detail .blank')`)
+	if lines := eval[int](page, `document.querySelectorAll('.cards li').length`); lines != waiting-n || eval[bool](page, `!!document.querySelector('.card, .decide')`) {
+		t.Errorf("after what is settled was cleared %d lines stand there, and:\n%s", lines, page.text(".detail"))
+	}
 }
 
 // waiting is how many cards wait.

@@ -185,9 +185,10 @@ import * as passkey from './passkey.js';
 
   // Waiting. A line keeps its place, and a card that is shown never changes: what
   // is settled elsewhere is marked where it stands.
-  let selected = [];
+  let selected = [], blank = null;
   function startWaiting() {
     selected = [];
+    blank = $('[data-detail] .blank', view);
     const list = $('[data-lines]', view);
     list.addEventListener('click', (e) => {
       const li = e.target.closest('li');
@@ -198,7 +199,14 @@ import * as passkey from './passkey.js';
       const ids = all('li', list).filter((li) => $('input', li).checked && !li.classList.contains('gone')).map((li) => li.dataset.id);
       choose(ids);
     });
-    $('[data-tidy]', view).addEventListener('click', (e) => { for (const li of all('li.gone', list)) li.remove(); e.target.hidden = true; });
+    $('[data-tidy]', view).addEventListener('click', (e) => {
+      for (const li of all('li.gone', list)) li.remove();
+      e.target.hidden = true;
+      $('[data-empty]', view).hidden = !!$('li', list);
+      const left = selected.filter((id) => $('li[data-id="' + CSS.escape(id) + '"]', list));
+      if (left.length < selected.length) choose(left);
+      view.focus({ preventScroll: true }); // what had the focus has gone
+    });
     const clicks = $('[data-clicks]', view);
     if (clicks) {
       const open = (gesture) => busy(clicks, async () => {
@@ -266,8 +274,8 @@ import * as passkey from './passkey.js';
       return refresh();
     }
     if (mine !== selected.join() || !detail.isConnected) return;
+    if (!ids.length) return detail.replaceChildren(blank);
     detail.replaceChildren(...cards);
-    if (!ids.length) return;
     detail.append(decider(detail));
     detail.scrollTop = 0;
     shown = performance.now();
