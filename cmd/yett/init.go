@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -108,26 +107,14 @@ func recoverySink(fd int) (func(string) error, error) {
 	}, nil
 }
 
-// newPassphrase asks twice on a terminal; a descriptor is read once.
-func (a *app) newPassphrase(ctx context.Context) ([]byte, error) {
-	phrase, err := a.secretPhrase(ctx, "New Yett passphrase: ")
-	if err != nil || a.passFD >= 0 {
-		return phrase, err
+// newPassphrase asks on a terminal; a descriptor is read once. The passphrase
+// is kept for what else the command does with the new vault.
+func (a *app) newPassphrase(ctx context.Context) (phrase []byte, err error) {
+	if a.passFD >= 0 {
+		return a.secretPhrase(ctx, "")
 	}
-	if err := vault.CheckPassphrase(phrase); err != nil {
-		return nil, cannotCreate("", err)
-	}
-	again, err := askHidden(ctx, "The same again: ")
-	if err != nil {
-		return nil, err
-	}
-	defer clear(again)
-	if !bytes.Equal(phrase, again) {
-		e := wire.Errorf(wire.CodeBadRequest, "The two passphrases differ; nothing was made.")
-		e.NextStep = "Run it again and type the same passphrase twice."
-		return nil, e
-	}
-	return phrase, nil
+	a.passphrase, err = askNewPassphrase(ctx)
+	return a.passphrase, err
 }
 
 func cannotCreate(home string, err error) error {

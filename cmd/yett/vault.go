@@ -88,37 +88,53 @@ func (a *app) forgetKeys() {
 	}
 }
 
-// choosePassphrase reads a new passphrase from a descriptor, or asks for it
-// twice on the terminal.
+// choosePassphrase reads a new passphrase from a descriptor, or asks for it on
+// the terminal.
 func (a *app) choosePassphrase(ctx context.Context, fd int) ([]byte, error) {
 	if fd >= 0 {
 		phrase, err := readLine(fd)
-		if err == nil {
-			err = checkNew(phrase)
+		if err != nil {
+			return phrase, err
 		}
-		return phrase, err
+		if fail := checkNew(phrase); fail != nil {
+			return phrase, fail
+		}
+		return phrase, nil
 	}
-	phrase, err := askHidden(ctx, "New Yett passphrase: ")
-	if err != nil {
-		return nil, needs("--new-passphrase-fd", err)
-	}
-	if err := checkNew(phrase); err != nil {
-		return nil, err
-	}
-	again, err := askHidden(ctx, "The same again: ")
-	if err != nil {
-		return nil, err
-	}
-	defer clear(again)
-	if !bytes.Equal(phrase, again) {
-		e := wire.Errorf(wire.CodeBadRequest, "The two passphrases differ; nothing was changed.")
-		e.NextStep = "Run it again and type the same passphrase twice."
-		return nil, e
-	}
-	return phrase, nil
+	phrase, err := askNewPassphrase(ctx)
+	return phrase, needs("--new-passphrase-fd", err)
 }
 
-func checkNew(phrase []byte) error {
+// askNewPassphrase asks twice on the terminal, and anew, a few times, where what
+// was typed cannot be used. What it must have is said before it is typed.
+func askNewPassphrase(ctx context.Context) ([]byte, error) {
+	var why *wire.Error
+	say := sentence(vault.ErrPassphraseShort.Error())
+	for range askedAgain {
+		phrase, err := askHidden(ctx, say+"\nNew Yett passphrase: ")
+		if err != nil {
+			return nil, err
+		}
+		if why = checkNew(phrase); why == nil {
+			again, err := askHidden(ctx, "The same again: ")
+			same := bytes.Equal(phrase, again)
+			clear(again)
+			if err == nil && same {
+				return phrase, nil
+			}
+			if err != nil {
+				clear(phrase)
+				return nil, err
+			}
+			why = &wire.Error{Code: wire.CodeBadRequest, Message: "The two passphrases differ.", NextStep: "Run it again and type the same passphrase twice."}
+		}
+		clear(phrase)
+		say = "Once more. " + why.Message
+	}
+	return nil, why
+}
+
+func checkNew(phrase []byte) *wire.Error {
 	if err := vault.CheckPassphrase(phrase); err != nil {
 		return &wire.Error{Code: wire.CodeBadRequest, Message: sentence(err.Error()), NextStep: "Choose a longer one; several words are good."}
 	}

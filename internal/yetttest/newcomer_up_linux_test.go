@@ -67,6 +67,9 @@ func TestF1_NewcomerInTwoCommands(t *testing.T) {
 	b := bare(t)
 
 	p := b.typing(t, "up")
+	p.shows("A passphrase needs at least 8 characters.")
+	p.types("New Yett passphrase: ", "short")
+	p.shows("Once more.")
 	p.types("New Yett passphrase: ", Passphrase)
 	p.types("The same again: ", Passphrase)
 	if code := printedCode.FindString(p.shows("The vault is made")); code == "" {
