@@ -271,7 +271,7 @@ func (p *importPlan) identity(h *plannedHost, o sshconfig.Options) error {
 // rest takes over what else has a counterpart, and names what has none.
 func (p *importPlan) rest(h *plannedHost, o sshconfig.Options) {
 	if n, err := strconv.Atoi(o.Value("serveraliveinterval")); err == nil && n > 0 {
-		h.keepalive = (time.Duration(min(n, 600)) * time.Second).String()
+		h.keepalive = span(time.Duration(min(n, 600)) * time.Second)
 	}
 	for _, name := range o.Values("sendenv") {
 		switch {
