@@ -80,7 +80,7 @@ func (cn *conn) readBody(resp *http.Response, t Target, s *scrubber, res *Result
 		st.out = t.Body
 	}
 	whole = st.copy(body, t.MaxBody, func(begin []byte, all bool) bool {
-		if all && handsOutToken(content, begin) {
+		if handsOutToken(content, begin, all) {
 			res.Withheld = "the body hands out a token, and agents hold none"
 		}
 		return res.Withheld != ""

@@ -23,7 +23,15 @@ func TestH09_TokenReplies(t *testing.T) {
 		{"application/json", `{"access_token":"abc","token_type":"bearer"}`, true},
 		{"application/json", ` {"a":1, "refresh_token" : "abc"}`, true},
 		{"text/plain", `{"id_token":"abc"}`, true},
-		{"", `{"Access_Token":"abc"}`, false}, // names of JSON are exact; nobody writes this
+		{"", `{"Access_Token":"abc"}`, true},
+		{"", `[{"data":{"accessToken":"abc"}}]`, true},
+		{"application/json", `{"user":{"name":"a\"b\\","refreshToken" :` + "\n" + `"abc"}}`, true},
+		{"application/json", `{"access\u005ftoken":"abc"}`, true},
+		{"application/json", ")]}'\n" + `{"id-token":"abc"}`, true},
+		{"application/json", `{"access_token":"abc","pad":"` + strings.Repeat("x", 3*window) + `"}`, true},
+		{"application/json", `{"note":"\"access_token\":\"abc\""}`, false},
+		{"application/json", `{"access_tokens":"abc","id":"access_token"}`, false},
+		{"application/json", `{"pad":"` + strings.Repeat("x", 3*window) + `","access_token":"abc"}`, false}, // see docs/architecture.md
 		{"application/x-www-form-urlencoded; charset=utf-8", "access_token=abc&scope=repo", true},
 		{"text/plain", "scope=&refresh_token=abc", true},
 		{"application/json", `{"access_token":null}`, false},

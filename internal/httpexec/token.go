@@ -2,38 +2,29 @@ package httpexec
 
 import (
 	"bytes"
-	"encoding/json"
 	"net/url"
 	"strings"
 )
 
 // tokenNames are the members of RFC 6749 and OpenID Connect that hold a
-// credential.
-var tokenNames = []string{"access_token", "refresh_token", "id_token"}
+// credential, as foldName spells them: accessToken is access_token.
+var tokenNames = []string{"accesstoken", "refreshtoken", "idtoken"}
 
-// handsOutToken reports whether a body is the reply of a token endpoint, in
-// JSON or as a form: what it holds would be a credential in the agent's hands.
-// It knows the standard's names at the top and nothing else: which paths may be
-// called is for the access rules to say.
-func handsOutToken(content string, body []byte) bool {
+// handsOutToken reports whether the beginning of a body has a token in it, as a
+// member of JSON at any depth or in a form: it would be a credential in the
+// agent's hands. all says that the beginning is everything. It knows these names
+// and nothing else: which paths may be called is for the access rules to say.
+func handsOutToken(content string, body []byte, all bool) bool {
+	content = strings.ToLower(content)
 	body = bytes.TrimSpace(body)
-	if !bytes.Contains(body, []byte("_token")) {
+	if len(body) == 0 {
 		return false
 	}
-	if body[0] == '{' {
-		var members map[string]json.RawMessage
-		if json.Unmarshal(body, &members) != nil {
-			return false
-		}
-		for name, value := range members {
-			if isTokenName(name) && len(value) > 2 && value[0] == '"' {
-				return true
-			}
-		}
-		return false
+	if body[0] == '{' || body[0] == '[' || strings.Contains(content, "json") {
+		return hasTokenMember(body, all)
 	}
 	// Some reply with a form, and call it text.
-	if !strings.Contains(content, "form") && !strings.HasPrefix(content, "text/plain") || bytes.ContainsAny(body, " \n<") {
+	if !all || !strings.Contains(content, "form") && !strings.HasPrefix(content, "text/plain") || bytes.ContainsAny(body, " \n<") {
 		return false
 	}
 	form, err := url.ParseQuery(string(body))
@@ -41,18 +32,81 @@ func handsOutToken(content string, body []byte) bool {
 		return false
 	}
 	for name, values := range form {
-		if isTokenName(name) && strings.Join(values, "") != "" {
+		if isTokenName([]byte(name)) && strings.Join(values, "") != "" {
 			return true
 		}
 	}
 	return false
 }
 
-func isTokenName(name string) bool {
+// hasTokenMember looks for a member with a text as its value. It copies nothing,
+// since echoes are not replaced yet, and asks of the JSON no more than that its
+// strings end.
+func hasTokenMember(body []byte, all bool) bool {
+	for {
+		open := bytes.IndexByte(body, '"')
+		if open < 0 {
+			return false
+		}
+		body = body[open+1:]
+		n := stringEnd(body)
+		if n == len(body) {
+			return false
+		}
+		name := body[:n]
+		body = body[n+1:]
+		rest, named := bytes.CutPrefix(bytes.TrimLeft(body, " \t\r\n"), []byte(":"))
+		if !named || !isTokenName(name) {
+			continue
+		}
+		rest = bytes.TrimLeft(rest, " \t\r\n")
+		switch {
+		case len(rest) < 2:
+			return !all // the value is in what was not looked at
+		case rest[0] == '"' && rest[1] != '"':
+			return true
+		}
+	}
+}
+
+// stringEnd is where the string of JSON ends whose inside b begins with.
+func stringEnd(b []byte) int {
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '\\':
+			i++
+		case '"':
+			return i
+		}
+	}
+	return len(b)
+}
+
+func isTokenName(name []byte) bool {
+	var room [16]byte
+	folded := foldName(room[:0], name)
 	for _, n := range tokenNames {
-		if strings.EqualFold(n, name) {
+		if string(folded) == n {
 			return true
 		}
 	}
 	return false
+}
+
+// foldName appends a name to b, without case, escapes, hyphens and underscores,
+// as far as there is room.
+func foldName(b, name []byte) []byte {
+	for i := 0; i < len(name) && len(b) < cap(b); {
+		c, width := name[i], 1
+		if c == '\\' {
+			var ok bool
+			if c, width, ok = decodeBackslash(name[i:], 1); !ok {
+				return b[:0]
+			}
+		}
+		if i += width; c != '_' && c != '-' {
+			b = append(b, lower(c))
+		}
+	}
+	return b
 }
