@@ -105,6 +105,7 @@ func TestClicksOnThePage(t *testing.T) {
 	if len(agent.Session.Capabilities) != 1 {
 		t.Fatalf("not granted: %+v", agent.Session)
 	}
+	page.wait(`document.querySelector('.cards li.gone')`)
 	writer := s.Open()
 	writer.OpenSession("http:demo.write")
 	page.click(`.cards li:not(.gone) [data-show]`)

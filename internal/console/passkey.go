@@ -71,6 +71,23 @@ func (c *Console) challenge(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, a)
 }
 
+// passkeys says whether there is a passkey to ask for. Every challenge says it
+// too, before any proof; the page that is asked here is closed again, so that it
+// costs no open page one of its challenges.
+func (c *Console) passkeys(w http.ResponseWriter, r *http.Request) {
+	p, fail := c.newPage(r)
+	var ch wire.Challenge
+	if fail == nil {
+		defer p.Close()
+		ch, fail = ask[wire.Challenge](p, wire.MethodVaultChallenge, wire.Empty{})
+	}
+	if fail != nil {
+		refuse(w, fail)
+		return
+	}
+	answer(w, http.StatusOK, map[string]any{"any": ch.Passkeys != nil && len(ch.Passkeys.IDs) > 0})
+}
+
 // openByPasskey opens the page that was given the challenge.
 func (c *Console) openByPasskey(w http.ResponseWriter, r *http.Request, g gesture) {
 	o := c.find(r)

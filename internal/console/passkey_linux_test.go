@@ -93,6 +93,9 @@ func TestTheWholeWayByPasskey(t *testing.T) {
 	if r := s.Must("audit", "verify", "--rows"); !strings.Contains(r.Stdout, "1 act by passkey checked again") {
 		t.Errorf("audit verify: %s", r.Stdout)
 	}
+	page.goTo(s.url(""))
+	page.click("#view [data-passkey]")
+	page.wait(`document.querySelector('#view').dataset.open === 'true'`)
 }
 
 // TestAPasskeyAnswersOneDecisionOnly: an answer to the challenge of one decision

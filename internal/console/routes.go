@@ -20,6 +20,7 @@ func (c *Console) routes() http.Handler {
 	m.HandleFunc("GET /icon.svg", file("image/svg+xml", "web/icon.svg"))
 	m.HandleFunc("GET /events", c.events)
 
+	m.HandleFunc("GET /passkeys", c.passkeys)
 	m.HandleFunc("GET /view/waiting", c.withAny(c.viewWaiting))
 	m.HandleFunc("GET /view/card", c.withPage(c.viewCard))
 	m.HandleFunc("GET /view/sessions", c.withPage(c.viewSessions))

@@ -101,6 +101,9 @@ func (tb *tab) look(name string) {
 	tb.scheme("light")
 	tb.do(chromedp.EmulateViewport(320, 640))
 	tb.hasNoFault(name + ", 320 pixels wide")
+	if cut := eval[int](tb, `((n) => n.scrollWidth - n.clientWidth)(document.querySelector('nav'))`); cut > 0 {
+		tb.t.Errorf("%s: %d pixels of the tabs are cut off", name, cut)
+	}
 	tb.picture(name + "-narrow")
 	tb.do(chromedp.EmulateViewport(1280, 860))
 }
@@ -180,6 +183,9 @@ func TestEveryView(t *testing.T) {
 	page := s.open(s.url(""))
 	page.wait(`document.querySelector('.peek li')`)
 	page.look("gate")
+	if eval[bool](page, `!!document.querySelector('#view [data-passkey]').offsetParent`) {
+		t.Error("a passkey is asked for where there is none")
+	}
 	page.prove()
 	page.wait(`document.querySelectorAll('.cards li').length === 2 && document.querySelector('.card')`)
 	page.wait(`!document.querySelector('[data-once]').disabled`)

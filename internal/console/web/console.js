@@ -138,7 +138,7 @@ import * as passkey from './passkey.js';
       : 'A proof opens this page for a quarter of an hour. Each decision asks for one of its own.';
     $('[data-go]', g).textContent = locked ? 'Unlock' : 'Open';
     const form = $('form', g), key = $('[data-passkey]', g);
-    key.hidden = locked || !passkey.usable();
+    if (!locked) offer([key]);
     form.addEventListener('submit', (e) => { e.preventDefault(); proven(form, () => ({ phrase: phraseOf(form.phrase.value) })); });
     key.addEventListener('click', () => proven(form, async () => {
       const c = await post('/challenge', {});
@@ -180,7 +180,15 @@ import * as passkey from './passkey.js';
     }
   }
 
-  // Passkeys.
+  // Passkeys. A button for one is shown where there is one to ask for.
+  let known = false;
+  async function offer(buttons, wanted = () => true) {
+    const set = () => { for (const b of buttons) b.hidden = !known || !wanted(); };
+    set();
+    if (!passkey.usable()) return;
+    try { known = (await (await send('/passkeys')).json()).any; } catch (e) { return; }
+    set();
+  }
   async function gestureOf(asked) { return { nonce: asked.nonce, assertion: await passkey.get(asked) }; }
 
   // Waiting. A line keeps its place, and a card that is shown never changes: what
@@ -214,7 +222,7 @@ import * as passkey from './passkey.js';
         tell('For ' + r.minutes + ' minutes a click decides about what only reads.');
         show();
       });
-      $('[data-key]', clicks).hidden = !passkey.usable();
+      offer([$('[data-key]', clicks)]);
       $('[data-key]', clicks).addEventListener('click', () => open(async () => gestureOf(await post('/challenge', { clicks: true }))));
       clicks.addEventListener('submit', (e) => { e.preventDefault(); if (clicks.phrase.value) open(() => ({ phrase: phraseOf(clicks.phrase.value) })); });
     }
@@ -300,7 +308,7 @@ import * as passkey from './passkey.js';
     $('[data-deny]', form).textContent = 'Deny' + many;
     $('[data-once]', form).textContent = 'Allow' + many + ' once…';
     $('[data-for]', form).hidden = once;
-    $('[data-key]', form).hidden = !passkey.usable();
+    offer([$('[data-key]', form)], () => !choice || !byClick());
     const step = (c) => {
       choice = c;
       first.hidden = !!c;
@@ -309,7 +317,7 @@ import * as passkey from './passkey.js';
       $('.about', form).textContent = cards().map((k) => k.dataset.about).join(' · ');
       $('[type=submit]', form).textContent = c === 'until' ? 'Allow for this time' : 'Allow' + many + ' once';
       form.phrase.hidden = byClick();
-      $('[data-key]', form).hidden = byClick() || !passkey.usable();
+      $('[data-key]', form).hidden = byClick() || !known;
       if (c) form.phrase.focus(); else form.phrase.value = '';
     };
     $('[data-once]', form).addEventListener('click', () => {
