@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"github.com/yett-broker/yett/internal/access"
 	"github.com/yett-broker/yett/internal/action"
 	"github.com/yett-broker/yett/internal/bodies"
+	"github.com/yett-broker/yett/internal/endpoint"
 	"github.com/yett-broker/yett/internal/localfile"
 	"github.com/yett-broker/yett/internal/sshexec"
 	"github.com/yett-broker/yett/internal/wire"
@@ -88,14 +88,15 @@ func (op *operation) sshFailed(way *sending, host access.Host, err error) outcom
 func (b *Broker) copyFile(way *sending, op *operation, c *action.Copy, host access.Host, transfer func(sshexec.Transfer) (*sshexec.Copied, error)) outcome {
 	may := op.plan.Capability
 	dir := may.LocalDirectory(c.Local)
-	if within(b.Location.Home, c.Local) {
-		return notSent("the local path lies in Yett's own directory, where no file is copied", "")
+	apart, err := b.apart(c.Direction)
+	if err != nil {
+		return notSent(err.Error(), "")
 	}
 	t := sshexec.Transfer{Remote: c.Remote, Overwrite: c.Overwrite, MaxSize: may.MaxSize, Timeout: c.Timeout}
 	if c.Direction == action.Up {
-		from, err := localfile.Open(dir, c.Local)
+		from, err := localfile.Open(dir, c.Local, apart)
 		if err != nil {
-			return notSent(err.Error(), localNext)
+			return notOpened(err)
 		}
 		defer from.Close()
 		if info, err := from.Stat(); err == nil && info.Size() > may.MaxSize {
@@ -108,9 +109,9 @@ func (b *Broker) copyFile(way *sending, op *operation, c *action.Copy, host acce
 		}
 		return op.copied(c, done, done.Replaced)
 	}
-	to, err := localfile.Create(dir, c.Local, c.Overwrite)
+	to, err := localfile.Create(dir, c.Local, c.Overwrite, apart)
 	if err != nil {
-		return notSent(err.Error(), localNext)
+		return notOpened(err)
 	}
 	defer to.Close()
 	t.Sink = to
@@ -129,6 +130,29 @@ func (b *Broker) copyFile(way *sending, op *operation, c *action.Copy, host acce
 		return notSent(err.Error(), localNext)
 	}
 	return op.copied(c, done, replaced)
+}
+
+// apart is from and to where nothing is copied: Yett's own directories, and where
+// a copy would be written that of its programs.
+func (b *Broker) apart(direction string) (localfile.Apart, error) {
+	own := localfile.Apart{Trees: b.Location.Own()}
+	if direction == action.Up {
+		return own, nil
+	}
+	programs, err := endpoint.Programs()
+	if err != nil {
+		return own, fmt.Errorf("finding Yett's own programs: %w", err)
+	}
+	own.Directories = []string{programs}
+	return own, nil
+}
+
+// notOpened is the outcome of a copy whose local side cannot be used.
+func notOpened(err error) outcome {
+	if errors.Is(err, localfile.ErrKeptOut) {
+		return notSent("the local path lies in Yett's own directory, or in that of its programs, where no file is copied", "")
+	}
+	return notSent(err.Error(), localNext)
 }
 
 const localNext = "Look at the local path: it must be a regular file in one of the directories that list_access shows, without symbolic links on the way."
@@ -152,10 +176,4 @@ func (op *operation) copyFailed(way *sending, host access.Host, err error) outco
 func (op *operation) copied(c *action.Copy, done *sshexec.Copied, replaced bool) outcome {
 	return outcome{state: action.Completed, result: wire.CopyResult{Direction: c.Direction, Local: c.Local, Remote: c.Remote,
 		Size: done.Size, SHA256: fmt.Sprintf("%x", done.SHA256), Replaced: replaced}}
-}
-
-// within reports whether a canonical path is a directory or lies in it.
-func within(dir, p string) bool {
-	dir = filepath.Clean(dir)
-	return p == dir || strings.HasPrefix(p, dir+"/")
 }

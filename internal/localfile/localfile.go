@@ -30,19 +30,42 @@ func below(dir, file string) (string, error) {
 	return rel, nil
 }
 
-// Open opens the regular file at an absolute path in dir for reading. A file
-// with several names is refused: one of them may lie elsewhere.
-func Open(dir, file string) (*os.File, error) {
+// openParent opens the directory of a file in dir, and returns the file's name
+// in it.
+func openParent(dir, file string, apart Apart) (*os.File, string, error) {
 	rel, err := below(dir, file)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	d, err := openDirectory(dir)
 	if err != nil {
-		return nil, fmt.Errorf("opening %s: %w", dir, err)
+		return nil, "", fmt.Errorf("opening %s: %w", dir, err)
+	}
+	if parent := path.Dir(rel); parent != "." {
+		top := d
+		d, err = directoryBelow(top, parent)
+		top.Close()
+		if err != nil {
+			return nil, "", fmt.Errorf("opening %s: %w", path.Dir(file), err)
+		}
+	}
+	if err := apart.refuse(d, file); err != nil {
+		d.Close()
+		return nil, "", err
+	}
+	return d, path.Base(rel), nil
+}
+
+// Open opens the regular file at an absolute path in dir for reading, unless it
+// is kept apart. A file with several names is refused: one of them may
+// lie elsewhere.
+func Open(dir, file string, apart Apart) (*os.File, error) {
+	d, name, err := openParent(dir, file, apart)
+	if err != nil {
+		return nil, err
 	}
 	defer d.Close()
-	f, err := openBelow(d, rel)
+	f, err := openBelow(d, name)
 	if err != nil {
 		return nil, fmt.Errorf("opening %s: %w", file, err)
 	}
@@ -72,26 +95,14 @@ type New struct {
 	data *os.File
 }
 
-// Create begins a file at an absolute path in dir, of mode 0600. Without
-// overwrite there must be nothing at its place.
-func Create(dir, file string, overwrite bool) (*New, error) {
-	rel, err := below(dir, file)
+// Create begins a file at an absolute path in dir, of mode 0600, unless it is kept
+// apart. Without overwrite there must be nothing at its place.
+func Create(dir, file string, overwrite bool, apart Apart) (*New, error) {
+	d, name, err := openParent(dir, file, apart)
 	if err != nil {
 		return nil, err
 	}
-	d, err := openDirectory(dir)
-	if err != nil {
-		return nil, fmt.Errorf("opening %s: %w", dir, err)
-	}
-	if parent := path.Dir(rel); parent != "." {
-		top := d
-		d, err = directoryBelow(top, parent)
-		top.Close()
-		if err != nil {
-			return nil, fmt.Errorf("opening %s: %w", path.Dir(file), err)
-		}
-	}
-	n := &New{file: file, name: path.Base(rel), part: ".yett-" + rand.Text(), dir: d}
+	n := &New{file: file, name: name, part: ".yett-" + rand.Text(), dir: d}
 	switch mode, err := modeIn(d, n.name); {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:

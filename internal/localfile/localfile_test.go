@@ -46,7 +46,7 @@ func tree(t *testing.T) (dir, outside string) {
 func TestOpen(t *testing.T) {
 	dir, _ := tree(t)
 	for name, want := range map[string]string{"plain": "plain", "sub/plain": "below"} {
-		f, err := localfile.Open(dir, filepath.Join(dir, name))
+		f, err := localfile.Open(dir, filepath.Join(dir, name), localfile.Apart{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func TestOpenReachesNothingElse(t *testing.T) {
 		"a relative directory":                {"in", "in/plain"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f, err := localfile.Open(c[0], c[1])
+			f, err := localfile.Open(c[0], c[1], localfile.Apart{})
 			if err == nil {
 				got, _ := io.ReadAll(io.LimitReader(f, 100))
 				t.Fatalf("opened: %q", got)
@@ -95,7 +95,7 @@ func TestCreateAndPlace(t *testing.T) {
 		replaced  bool
 	}{{"new", false, false}, {"sub/new", true, false}, {"plain", true, true}} {
 		file := filepath.Join(dir, c.name)
-		n, err := localfile.Create(dir, file, c.overwrite)
+		n, err := localfile.Create(dir, file, c.overwrite, localfile.Apart{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,18 +131,18 @@ func TestCreateReachesNothingElse(t *testing.T) {
 		"below a file":               dir + "/plain/new",
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, err := localfile.Create(dir, file, true)
+			n, err := localfile.Create(dir, file, true, localfile.Apart{})
 			if err == nil {
 				n.Close()
 				t.Fatal("created")
 			}
 		})
 	}
-	if n, err := localfile.Create(root+"/alias", root+"/alias/new", true); err == nil {
+	if n, err := localfile.Create(root+"/alias", root+"/alias/new", true, localfile.Apart{}); err == nil {
 		n.Close()
 		t.Error("created below a declared directory that is a link")
 	}
-	if _, err := localfile.Create(dir, dir+"/plain", false); !errors.Is(err, localfile.ErrExists) {
+	if _, err := localfile.Create(dir, dir+"/plain", false, localfile.Apart{}); !errors.Is(err, localfile.ErrExists) {
 		t.Errorf("over a file: %v", err)
 	}
 	if got, _ := os.ReadFile(outside); string(got) != "a secret" {
@@ -155,7 +155,7 @@ func TestCreateReachesNothingElse(t *testing.T) {
 func TestPlaceMeetsWhatCameMeanwhile(t *testing.T) {
 	dir, outside := tree(t)
 	file := filepath.Join(dir, "new")
-	n, err := localfile.Create(dir, file, false)
+	n, err := localfile.Create(dir, file, false, localfile.Apart{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestPlaceMeetsWhatCameMeanwhile(t *testing.T) {
 func TestDirectoryIsHeld(t *testing.T) {
 	dir, _ := tree(t)
 	elsewhere := t.TempDir()
-	n, err := localfile.Create(dir, filepath.Join(dir, "sub/new"), false)
+	n, err := localfile.Create(dir, filepath.Join(dir, "sub/new"), false, localfile.Apart{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +201,7 @@ func TestDirectoryIsHeld(t *testing.T) {
 
 func TestWhatIsNotPlacedIsRemoved(t *testing.T) {
 	dir, _ := tree(t)
-	n, err := localfile.Create(dir, filepath.Join(dir, "new"), false)
+	n, err := localfile.Create(dir, filepath.Join(dir, "new"), false, localfile.Apart{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,4 +223,50 @@ func noParts(t *testing.T, dir string) {
 			t.Errorf("a part is left: %s", e.Name())
 		}
 	}
+}
+
+// Directories that are kept out of are so under every name, and above the
+// declared directory as well.
+func TestKeptOut(t *testing.T) {
+	dir, _ := tree(t)
+	root := filepath.Dir(dir)
+	if err := os.Symlink(dir+"/sub", root+"/alias of sub"); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ in, file, keepOut string }{
+		"the directory":                {dir, dir + "/plain", dir},
+		"a directory below":            {dir, dir + "/sub/plain", dir + "/sub"},
+		"above the declared one":       {dir + "/sub", dir + "/sub/plain", dir},
+		"by another name":              {dir, dir + "/sub/plain", root + "/alias of sub"},
+		"above, by another name":       {dir + "/sub", dir + "/sub/plain", root + "/alias"},
+		"the place of one that is not": {dir, dir + "/missing", dir + "/missing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			apart := localfile.Apart{Trees: []string{root + "/nothing", c.keepOut}}
+			if f, err := localfile.Open(c.in, c.file, apart); !errors.Is(err, localfile.ErrKeptOut) {
+				t.Errorf("opened for reading: %v, %v", f, err)
+			}
+			if n, err := localfile.Create(c.in, c.file, true, apart); !errors.Is(err, localfile.ErrKeptOut) {
+				t.Errorf("created: %v, %v", n, err)
+			}
+		})
+	}
+	for _, apart := range []string{dir + "/sub", root + "/alias of sub", root + "/nothing", dir + "/pla"} {
+		f, err := localfile.Open(dir, dir+"/plain", localfile.Apart{Trees: []string{apart}})
+		if err != nil {
+			t.Errorf("beside %s: %v", apart, err)
+			continue
+		}
+		f.Close()
+	}
+	for in, want := range map[string]error{dir + "/sub": localfile.ErrKeptOut, dir: nil} { // not what lies below
+		n, err := localfile.Create(in, in+"/new", false, localfile.Apart{Directories: []string{root + "/alias of sub", root, root + "/nothing"}})
+		if !errors.Is(err, want) {
+			t.Errorf("in %s: %v", in, err)
+		}
+		if n != nil {
+			n.Close()
+		}
+	}
+	noParts(t, dir)
 }

@@ -19,3 +19,5 @@ func modeIn(*os.File, string) (fs.FileMode, error)      { return 0, errNotHere }
 func renameIn(*os.File, string, string, bool) error     { return errNotHere }
 func removeIn(*os.File, string) error                   { return errNotHere }
 func names(fs.FileInfo) uint64                          { return 0 }
+func nodeOf(string) (node, bool, error)                 { return node{}, false, errNotHere }
+func nodeFrom(*os.File, string) (node, error)           { return node{}, errNotHere }

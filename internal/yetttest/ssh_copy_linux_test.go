@@ -128,13 +128,20 @@ remote = ["%[4]s/pub/*"]
 local = [%[5]q]
 max_size = "1KiB"
 
+[capability."ssh-copy:box.programs"]
+host = "box"
+direction = "down"
+remote = ["%[4]s/pub/*"]
+local = [%[7]q]
+max_size = "1KiB"
+
 [capability."ssh-copy:box.each"]
 host = "box"
 direction = "up"
 remote = ["%[4]s/pub/*"]
 local = [%[5]q]
 confirm = "each"
-`, x.tap.address, at.User, at.HostKey, x.remote, x.local, filepath.Dir(b.Home))
+`, x.tap.address, at.User, at.HostKey, x.remote, x.local, filepath.Dir(b.Home), filepath.Dir(Bin("yett")))
 	b.Serve()
 	b.Unlock()
 	b.Apply(x.access)
@@ -167,7 +174,7 @@ func copied(t testing.TB, op Operation) (r wire.CopyResult) {
 // TestSSHCopy: files go both ways, and nowhere else.
 func TestSSHCopy(t *testing.T) {
 	x := startBox(t)
-	c := x.Granted("ssh:box.run", "ssh-copy:box.files", "ssh-copy:box.fetch", "ssh-copy:box.each")
+	c := x.Granted("ssh:box.run", "ssh-copy:box.files", "ssh-copy:box.fetch", "ssh-copy:box.each", "ssh-copy:box.programs")
 
 	t.Run("both ways", func(t *testing.T) { x.bothWays(t, c) })
 	t.Run("each", func(t *testing.T) { x.eachCopy(t, c) })
@@ -259,6 +266,8 @@ func (x *box) refusedCopies(t *testing.T, c *Channel) {
 		"a local FIFO":                 {files, copying("up", x.here("fifo"), x.there("pub/new")), "no regular file"},
 		"Yett's vault":                 {files, copying("up", filepath.Join(x.Home, "vault.yett"), x.there("pub/new")), "Yett's own directory"},
 		"onto Yett's vault":            {files, copying("down", filepath.Join(x.Home, "vault.yett"), x.there("pub/file")), "Yett's own directory"},
+		"onto the socket":              {files, copying("down", x.Location().Socket, x.there("pub/file")), "Yett's own directory"},
+		"beside the programs":          {"ssh-copy:box.programs", copying("down", filepath.Join(filepath.Dir(Bin("yett")), "new"), x.there("pub/file")), "that of its programs"},
 		"a remote link":                {files, copying("down", x.here("new"), x.there("pub/link")), "no regular file"},
 		"a local file that is there":   {fetch, copying("down", x.here("file"), x.there("pub/file")), "not to be overwritten"},
 		"a remote file that is there":  {files, copying("up", x.here("file"), x.there("pub/file")), "not to be overwritten"},
