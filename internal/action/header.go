@@ -37,6 +37,8 @@ var refusedHeaders = map[string]string{
 	"request-uri":            "it replaces the path",
 	"base-url":               "it replaces the path",
 	"x-tunnel-method":        "it replaces the method",
+	"x-requested-method":     "it replaces the method",
+	"destination":            "it names another object than the path",
 	"forwarded":              "it says who asks",
 	"authorization":          "the credential is set by the broker",
 	"cookie":                 "the credential is set by the broker",
@@ -49,8 +51,15 @@ var refusedHeaders = map[string]string{
 
 // refusedPrefixes are families of such headers.
 var refusedPrefixes = map[string]string{
-	"proxy-":       "it belongs to the connection",
-	"x-forwarded-": "it says who asks",
+	"proxy-":             "it belongs to the connection",
+	"x-forwarded-":       "it says who asks",
+	"x-envoy-original-":  "it replaces the path",
+	"x-accel-":           "it replaces the path",
+	"x-sendfile":         "it replaces the path",
+	"x-amz-copy-source":  "it names another object than the path",
+	"x-goog-copy-source": "it names another object than the path",
+	"x-ms-copy-source":   "it names another object than the path",
+	"x-ms-rename-source": "it names another object than the path",
 }
 
 // canonicalHeaders returns headers in canonical MIME form, sorted by name.

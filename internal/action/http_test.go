@@ -144,6 +144,8 @@ func TestRefusedHeaders(t *testing.T) {
 	names := []string{
 		"Connection", "Proxy-Connection", "proxy-anything", "Keep-Alive", "TE", "Trailer", "Transfer-Encoding", "Upgrade",
 		"Content-Length", "Expect", "HTTP2-Settings", "X-HTTP-Method", "X-HTTP-Method-Override", "X-Method-Override",
+		"X-Requested-Method", "Destination", "X-Accel-Redirect", "X-Accel-Mapping", "X-Sendfile", "X-Sendfile-Type", "X-Envoy-Original-Path",
+		"X-Amz-Copy-Source", "X-Amz-Copy-Source-Range", "X-Amz-Copy-Source-If-Match", "X-Goog-Copy-Source", "X-Ms-Copy-Source", "X-Ms-Rename-Source",
 		"Authorization", "Proxy-Authorization", "Cookie", "Cookie2", "Accept-Encoding", "Range", "If-Range", "Request-Range",
 	}
 	for _, name := range names {
@@ -165,7 +167,7 @@ func TestH21_VendorAndConditionalHeadersPass(t *testing.T) {
 		"x-version": "1", "If-Match": `"abc"`, "If-None-Match": "*", "If-Modified-Since": "Tue, 15 Nov 1994 12:45:26 GMT",
 		"Content-MD5": "Q2hlY2s=", "Accept": "application/vnd.github+json", "Content-Type": "application/json",
 		"User-Agent": "agent/1", "Idempotency-Key": "7", "X-GitHub-Api-Version": "2022-11-28", "Prefer": "return=minimal",
-		"Accept-Language": "de", "X-Empty": "", "Content-Range": "bytes 0-1/2", "my_header": "a\tb",
+		"Accept-Language": "de", "X-Requested-With": "curl", "X-Amz-Storage-Class": "STANDARD", "X-Empty": "", "Content-Range": "bytes 0-1/2", "my_header": "a\tb",
 	}
 	h := mustHTTP(t, HTTPInput{Method: "PUT", Headers: in})
 	if len(h.Headers) != len(in) {

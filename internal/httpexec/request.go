@@ -21,7 +21,7 @@ func isPrefix(s string) bool {
 
 // fixedHeaders are those that an agent may not set: they frame the message,
 // name the host, carry the credential, change what the upstream takes the
-// method or path to be, or cut an echo into pieces too small to be found.
+// method, path or object to be, or cut an echo into pieces too small to be found.
 var fixedHeaders = map[string]bool{
 	"host": true, "connection": true, "proxy-connection": true, "keep-alive": true,
 	"te": true, "trailer": true, "transfer-encoding": true, "content-length": true,
@@ -29,7 +29,18 @@ var fixedHeaders = map[string]bool{
 	"authorization": true, "proxy-authorization": true,
 	"range":         true,
 	"x-http-method": true, "x-http-method-override": true, "x-method-override": true,
-	"x-original-url": true, "x-rewrite-url": true,
+	"x-requested-method": true, "x-original-url": true, "x-rewrite-url": true, "destination": true,
+}
+
+// fixedPrefixes are families of such headers: by them a front end serves, or a
+// store copies, another object than that of the path.
+var fixedPrefixes = []string{"x-envoy-original-", "x-accel-", "x-sendfile",
+	"x-amz-copy-source", "x-goog-copy-source", "x-ms-copy-source", "x-ms-rename-source"}
+
+// isFixed asks in the spelling of action.FoldHeader: some servers read an
+// underscore in a header name as a hyphen.
+func isFixed(folded string) bool {
+	return fixedHeaders[folded] || slices.ContainsFunc(fixedPrefixes, func(p string) bool { return strings.HasPrefix(folded, p) })
 }
 
 // checkRequest refuses what has no place in a canonical action. The access
@@ -51,8 +62,7 @@ func checkRequest(r action.HTTP, c Credential) error {
 		if !isToken(h.Name) {
 			return outside("a header name is not a token")
 		}
-		// Some servers read an underscore in a header name as a hyphen.
-		if fixedHeaders[action.FoldHeader(h.Name)] || c.owns(h.Name) {
+		if isFixed(action.FoldHeader(h.Name)) || c.owns(h.Name) {
 			return outside("header " + h.Name + " is not set by agents")
 		}
 		for i := range len(h.Value) {

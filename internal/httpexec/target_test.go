@@ -87,6 +87,10 @@ func TestH04_HostCheckedIsHostDialled(t *testing.T) {
 		{Name: "aUTHORIZATION", Value: "x"}, {Name: "Proxy-Authorization", Value: "x"}, {Name: "Range", Value: "bytes=0-1"},
 		{Name: "Expect", Value: "100-continue"}, {Name: "Upgrade", Value: "h2c"}, {Name: "Te", Value: "trailers"},
 		{Name: "X-Http-Method-Override", Value: "DELETE"}, {Name: "X-Original-Url", Value: "/admin"},
+		{Name: "X_Requested_Method", Value: "DELETE"}, {Name: "Destination", Value: "/admin"}, {Name: "x.accel.redirect", Value: "/admin"},
+		{Name: "X_Sendfile", Value: "/admin"}, {Name: "X-Envoy-Original-Path", Value: "/admin"},
+		{Name: "X-Amz-Copy-Source", Value: "/other/key"}, {Name: "x_amz_copy_source_range", Value: "bytes=0-1"},
+		{Name: "X-Goog-Copy-Source", Value: "/other/key"}, {Name: "X-Ms-Copy-Source", Value: "https://evil.test/"},
 		{Name: "X", Value: "a\r\nHost: evil.test"}, {Name: "X", Value: "a\x00"}, {Name: "X Y", Value: "a"}, {Name: "", Value: "a"},
 		{Name: "X:", Value: "a"}, {Name: "Host ", Value: "a"},
 	} {
