@@ -35,7 +35,7 @@ func newApprove(a *app) *cobra.Command {
 				return usageError{fmt.Errorf("--once and --for exclude each other")}
 			}
 			if c.Flags().Changed("for") && (o.length <= 0 || o.length > approval.MaxGrant) {
-				return usageError{fmt.Errorf("--for must be above 0 and at most %v", approval.MaxGrant)}
+				return usageError{fmt.Errorf("--for must be above 0 and at most %s", span(approval.MaxGrant))}
 			}
 			return a.approve(c.Context(), args[0], o)
 		},
