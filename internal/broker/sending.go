@@ -22,8 +22,9 @@ const (
 
 // sending is the time that one execution has. Before its first byte it ends with
 // its session, or when that is paused: nothing more is sent. A request that is
-// half out has a moment to leave. Once it is out nothing can be taken back, and
-// the answer is still awaited for a grace, so that the outcome is learned. The
+// half out has a moment to leave. Once it is out the executor takes back what the
+// kernel still holds, if it holds something; what has left cannot be taken back,
+// and the answer is still awaited for a grace, so that the outcome is learned. The
 // executor's own deadline holds besides.
 type sending struct {
 	ctx     context.Context
