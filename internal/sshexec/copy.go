@@ -228,11 +228,52 @@ func (f *files) down() (*Copied, error) {
 		return nil, fmt.Errorf("opening %s: %w", remote, err)
 	}
 	defer from.Close()
+	if err := f.opened(from); err != nil {
+		return nil, err
+	}
 	to := &counted{to: f.transfer.Sink, hash: sha256.New(), limit: f.transfer.MaxSize}
 	if _, err := from.WriteTo(to); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", remote, err)
 	}
+	if err := f.direct(remote); err != nil { // what came is given to nobody then
+		return nil, fmt.Errorf("while it was read: %w", err)
+	}
 	return to.copied(), nil
+}
+
+// opened refuses a file that is not the one at its path by now. SFTP opens by
+// name alone and knows no inode, so this goes by what it tells of both; a file
+// that is written meanwhile is looked at again.
+func (f *files) opened(file *sftp.File) error {
+	const looks = 5
+	remote := f.transfer.Remote
+	for range looks {
+		got, err := file.Stat()
+		if err != nil {
+			return fmt.Errorf("looking at the opened %s: %w", remote, err)
+		}
+		if err := f.direct(remote); err != nil {
+			return err
+		}
+		there, err := f.regular(remote)
+		switch {
+		case err != nil:
+			return err
+		case there != nil && alike(got, there):
+			return nil
+		}
+	}
+	return fmt.Errorf("another file was opened than lies at %s on the host", remote)
+}
+
+// alike reports whether two answers can be about one file at one time.
+func alike(a, b fs.FileInfo) bool {
+	if a.Mode() != b.Mode() || a.Size() != b.Size() || !a.ModTime().Equal(b.ModTime()) {
+		return false
+	}
+	x, ok := a.Sys().(*sftp.FileStat)
+	y, too := b.Sys().(*sftp.FileStat)
+	return ok && too && x.UID == y.UID && x.GID == y.GID
 }
 
 func (f *files) up() (*Copied, error) {
@@ -253,10 +294,10 @@ func (f *files) up() (*Copied, error) {
 	}
 	done, err := f.write(dir, before)
 	if err == nil {
-		err = f.place(remote)
+		err = f.place(dir, remote)
 	}
 	if err != nil {
-		f.discard()
+		f.discard(dir)
 		return nil, err
 	}
 	done.Replaced = before != nil
@@ -302,8 +343,12 @@ func (f *files) write(dir string, before fs.FileInfo) (*Copied, error) {
 }
 
 // place gives the part its name. From begin's answer on it may have it, until
-// the host says that it has not.
-func (f *files) place(remote string) error {
+// the host says that it has not. The directory must be the real one before and
+// after: the names in between are all that SFTP knows.
+func (f *files) place(dir, remote string) error {
+	if err := f.direct(dir); err != nil {
+		return fmt.Errorf("before the file got its place: %w", err)
+	}
 	if err := f.begin(); err != nil {
 		return err
 	}
@@ -318,6 +363,9 @@ func (f *files) place(remote string) error {
 		return fmt.Errorf("putting the file in its place: %w", err)
 	}
 	f.left = false
+	if err := f.direct(dir); err != nil {
+		return fmt.Errorf("the file may have got its place elsewhere: %w", err)
+	}
 	return nil
 }
 
@@ -329,9 +377,9 @@ func saidNo(err error) bool {
 }
 
 // discard removes the part, if the host is still there to be asked. It does
-// nothing where the part may be in its place.
-func (f *files) discard() {
-	if f.left && !f.placing && f.Remove(f.part) == nil {
+// nothing where the part may be in its place, or where its directory is another.
+func (f *files) discard(dir string) {
+	if f.left && !f.placing && f.direct(dir) == nil && f.Remove(f.part) == nil {
 		f.left = false
 	}
 }
