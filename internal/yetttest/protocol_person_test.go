@@ -120,10 +120,10 @@ func (p *person) do(r *running, where, what string) {
 		p.call(wire.MethodSessionRevoke, wire.SessionID{SessionID: words[1]}, nil, nil)
 	case "lock":
 		p.call(wire.MethodVaultLock, wire.Empty{}, nil, nil)
-		p.locked = true
+		p.locked, p.read = true, false
 	case "pause":
 		p.call(wire.MethodVaultPause, wire.Empty{}, nil, nil)
-		p.locked = true
+		p.locked, p.read = true, false
 	case "unlock":
 		p.unlock()
 	case "stop":
