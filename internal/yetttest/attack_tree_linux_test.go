@@ -153,9 +153,11 @@ func TestAttackAgentBecomesFamiliar(t *testing.T) {
 	p.do("shim", Bin("yett-mcp"), b.Home, "socket", "helper")
 	p.do("exec", familiar)
 	h.send(initialize("init", "2025-11-25"), initialized, toolCall(1, "http_request", getX))
-	h.closed()
+	h.writeUntilClosed()
 	if h.answered("1") {
-		t.Errorf("the helper was answered: %+v", h.await("1"))
+		if r := h.await("1"); r.Error == nil { // a refusal if it was written before yett-mcp could look
+			t.Errorf("the helper was answered: %+v", r)
+		}
 	}
 	up.only(t)
 }

@@ -278,6 +278,28 @@ func (h *host) send(lines ...string) {
 	}
 }
 
+// writeUntilClosed goes on writing until yett-mcp has closed its output: what
+// was written before yett-mcp could ask for senders has none, and is refused
+// without an end.
+func (h *host) writeUntilClosed() {
+	h.t.Helper()
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(20 * time.Millisecond):
+				h.in.WriteString(`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n") // fails once it has ended
+			}
+		}
+	}()
+	h.closed()
+	close(stop)
+	<-stopped
+}
+
 // answered tells, without waiting, whether the reply to id is there.
 func (h *host) answered(id string) bool {
 	h.mu.Lock()
