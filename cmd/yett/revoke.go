@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -9,19 +11,49 @@ import (
 )
 
 func newRevoke(a *app) *cobra.Command {
-	return &cobra.Command{
-		Use:   "revoke SESSION",
-		Short: "End one session at once; needs no proof",
-		Args:  cobra.ExactArgs(1),
+	var r wire.Revoke
+	c := &cobra.Command{
+		Use:   "revoke SESSION | revoke --pid N | revoke --all",
+		Short: "End one session or several at once; needs no proof",
+		Long: "Ends one session, those of one process, or all of them, with their grants and waiting\n" +
+			"cards. The process is the agent, or the yett-mcp that it asks through, as ps shows it: so\n" +
+			"nobody needs the passphrase to take access away. The vault stays open; yett lock closes it.",
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if err := a.manage(c.Context(), wire.MethodSessionRevoke, wire.SessionID{SessionID: args[0]}, nil); err != nil {
-				return err
+			if len(args) == 1 {
+				r.SessionID = args[0]
 			}
-			if a.json {
-				return printJSON(a.stdout, map[string]any{"session_id": args[0], "state": "ended"})
+			byPID := c.Flags().Changed("pid")
+			switch {
+			case byPID && r.PID < 1:
+				return usageError{errors.New("--pid takes the number of a process")}
+			case r.SessionID == "" && !byPID && !r.All:
+				return usageError{errors.New("which session? Give its id, --pid or --all")}
+			case r.SessionID != "" && (byPID || r.All):
+				return usageError{errors.New("a session, --pid and --all exclude each other")}
 			}
-			fmt.Fprintln(a.stdout, "Revoked.")
-			return nil
+			return a.revoke(c.Context(), r)
 		},
 	}
+	c.Flags().IntVar(&r.PID, "pid", 0, "every session of the process `N`")
+	c.Flags().BoolVar(&r.All, "all", false, "every session")
+	c.MarkFlagsMutuallyExclusive("pid", "all")
+	return c
+}
+
+func (a *app) revoke(ctx context.Context, r wire.Revoke) error {
+	var done wire.Revoked
+	if err := a.manage(ctx, wire.MethodSessionRevoke, r, &done); err != nil {
+		return err
+	}
+	if r.PID != 0 && done.Sessions == 0 {
+		e := wire.Errorf(wire.CodeBadRequest, "No session of process %d lives.", r.PID)
+		e.NextStep = "See which processes have one: yett sessions. End all of them: yett revoke --all."
+		return e
+	}
+	if a.json {
+		return printJSON(a.stdout, map[string]any{"state": "ended", "sessions": done.Sessions})
+	}
+	fmt.Fprintf(a.stdout, "%s ended.\n", howMany(done.Sessions, "session"))
+	return nil
 }

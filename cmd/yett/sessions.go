@@ -31,6 +31,9 @@ func newSessions(a *app) *cobra.Command {
 			}
 			printSessions(a.stdout, l.Items)
 			a.hidden(l.Hidden, "sessions")
+			if l.Hidden > 0 {
+				a.note("To end them no passphrase is needed: yett revoke --pid N, or yett revoke --all")
+			}
 			return nil
 		},
 	}

@@ -68,6 +68,7 @@ func noCommand(c *cobra.Command, word string) error {
 // them, and the greatest number of them.
 func argumentNames(c *cobra.Command) (required []string, most int) {
 	for i, form := range strings.Split(c.Use, " | ") {
+		form, _, _ = strings.Cut(form, " --") // flags are no arguments
 		words := strings.Fields(form)[1:]
 		most = max(most, len(words))
 		must := slices.DeleteFunc(slices.Clone(words), func(w string) bool { return strings.HasPrefix(w, "[") })

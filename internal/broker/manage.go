@@ -188,16 +188,35 @@ func (o *operator) stopBroker() (any, *wire.Error) {
 	return wire.Empty{}, nil
 }
 
-func (o *operator) revoke(r wire.SessionID) (any, *wire.Error) {
-	s, ok := o.b.sessions.Get(r.SessionID)
-	if !ok {
-		e := wire.Errorf(wire.CodeBadRequest, "There is no such session.")
-		e.NextStep = "List them: yett sessions."
-		return nil, e
+// revoke ends the sessions that are named, all of them before any is recorded.
+// Whoever asks has shown no proof, so the answer is only how many there were.
+func (o *operator) revoke(r wire.Revoke) (any, *wire.Error) {
+	if r.SessionID != "" {
+		s, ok := o.b.sessions.Get(r.SessionID)
+		if !ok {
+			e := wire.Errorf(wire.CodeBadRequest, "There is no such session.")
+			e.NextStep = "List them: yett sessions."
+			return nil, e
+		}
+		return o.endAndRecord([]*session.Session{s})
 	}
-	o.b.endSession(s, session.Revoked)
-	o.narrow("session.revoked", map[string]any{"session_id": r.SessionID})
-	return wire.Empty{}, nil
+	if r.PID == 0 && !r.All {
+		return nil, wire.Errorf(wire.CodeBadRequest, "session_id, pid or all is missing.")
+	}
+	return o.endAndRecord(slices.DeleteFunc(o.b.sessions.All(), func(s *session.Session) bool {
+		return !r.All && s.Caller.Subject().Kernel.PID != r.PID && s.Caller.Peer.Kernel.PID != r.PID
+	}))
+}
+
+func (o *operator) endAndRecord(named []*session.Session) (any, *wire.Error) {
+	live := slices.DeleteFunc(named, func(s *session.Session) bool { return s.State() == session.Ended })
+	for _, s := range live {
+		o.b.endSession(s, session.Revoked)
+	}
+	for _, s := range live {
+		o.narrow("session.revoked", map[string]any{"session_id": s.ID})
+	}
+	return wire.Revoked{Sessions: len(live)}, nil
 }
 
 // listSessions lists the sessions of this instance: after a proof all of them,

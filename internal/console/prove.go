@@ -258,7 +258,7 @@ func (c *Console) revoke(w http.ResponseWriter, r *http.Request, p Page) {
 	var in wire.SessionID
 	fail := read(r, &in)
 	if fail == nil {
-		_, fail = ask[wire.Empty](p, wire.MethodSessionRevoke, in)
+		_, fail = ask[wire.Revoked](p, wire.MethodSessionRevoke, wire.Revoke{SessionID: in.SessionID})
 	}
 	done(w, fail)
 }

@@ -237,6 +237,19 @@ type SessionID struct {
 	SessionID string `json:"session_id"`
 }
 
+// Revoke names the sessions that end: one of its members is given. PID is a
+// process of the caller: the agent, or the program that it asks through.
+type Revoke struct {
+	SessionID string `json:"session_id,omitempty" wire:"optional"`
+	PID       int    `json:"pid,omitempty" wire:"optional"`
+	All       bool   `json:"all,omitempty" wire:"optional"`
+}
+
+// Revoked answers session.revoke.
+type Revoked struct {
+	Sessions int `json:"sessions"` // that lived, and ended
+}
+
 // Session is one session of this broker instance.
 type Session struct {
 	SessionID    string        `json:"session_id"`

@@ -117,7 +117,7 @@ func (p *person) do(r *running, where, what string) {
 	case "deny":
 		p.call(wire.MethodApprovalDeny, wire.ApprovalID{ApprovalID: p.card(r.vars[words[1]+".channel"]).ApprovalID}, nil, nil)
 	case "revoke":
-		p.call(wire.MethodSessionRevoke, wire.SessionID{SessionID: words[1]}, nil, nil)
+		p.call(wire.MethodSessionRevoke, wire.Revoke{SessionID: words[1]}, nil, nil)
 	case "lock":
 		p.call(wire.MethodVaultLock, wire.Empty{}, nil, nil)
 		p.locked, p.read = true, false
