@@ -23,7 +23,8 @@ type addOptions struct {
 	private, noTest bool
 	valueFD         int
 
-	paths, methods []string // http
+	as             string // http
+	paths, methods []string
 	header, prefix string
 
 	host, user, key    string // ssh
@@ -76,6 +77,7 @@ func newAdd(a *app) *cobra.Command {
 	f.BoolVar(&o.private, "private", false, "the host's name may lead to a private address")
 	f.BoolVar(&o.noTest, "no-test", false, "do not try the value")
 	f.IntVar(&o.valueFD, "value-fd", -1, "read the value from file descriptor `N`")
+	f.StringVar(&o.as, "as", "", "http: a `WORD` for more that agents may ask for with a token that was added earlier")
 	f.StringArrayVar(&o.paths, "path", nil, "http: a `PATH` that agents may ask for; * is one segment, ** the rest; may be repeated")
 	f.StringArrayVar(&o.methods, "method", nil, "http: a `METHOD`; others than GET, HEAD and OPTIONS are asked for each time (default GET, HEAD)")
 	f.StringVar(&o.header, "header", "", "http: the `HEADER` that carries the token, in place of Authorization: Bearer")
@@ -123,6 +125,7 @@ type addition struct {
 	tables   []byte
 	value    []byte
 	generate bool // the value is a key that the broker makes
+	hasValue bool // the credential has its value from an earlier addition
 	trial    *trialAction
 }
 
@@ -156,19 +159,33 @@ func (a *app) add(c *cobra.Command, name string, o addOptions) error {
 	if err != nil {
 		return err
 	}
-	if d.value == nil && !d.generate {
-		if d.value, err = a.readValue(ctx, d, o.valueFD); err != nil {
-			return err
-		}
-	}
-	if err := checkNewValue(d); err != nil {
+	if err := a.valueFor(ctx, &d, change, o.valueFD); err != nil {
 		return err
 	}
 	return a.finishAddition(ctx, conn, d, change)
 }
 
+// valueFor gets the value that is to be stored. A credential that was added before
+// keeps the one that it has.
+func (a *app) valueFor(ctx context.Context, d *addition, change wire.AccessApplied, fd int) (err error) {
+	d.hasValue = !slices.Contains(change.Missing, d.name)
+	switch {
+	case d.hasValue && (d.value != nil || d.generate || fd >= 0):
+		e := wire.Errorf(wire.CodeBadRequest, "%s has its value already; nothing was changed.", d.name)
+		e.NextStep = "Another value: yett secret rotate " + d.name + ". Other commands: into the access file, which yett access show prints and yett apply takes."
+		return e
+	case d.hasValue:
+		return nil
+	case d.value == nil && !d.generate:
+		if d.value, err = a.readValue(ctx, *d, fd); err != nil {
+			return err
+		}
+	}
+	return checkNewValue(*d)
+}
+
 // addFlags are all flags but --name, which goes with every preset.
-var addFlags = []string{"no-test", "origin", "private", "value-fd", "path", "method", "header", "prefix",
+var addFlags = []string{"no-test", "origin", "private", "value-fd", "as", "path", "method", "header", "prefix",
 	"host", "port", "user", "key", "generate-key", "host-key", "command", "key-passphrase-fd"}
 
 // checkAddFlags refuses flags that a preset does not know: an ignored --path
@@ -184,7 +201,7 @@ func checkAddFlags(c *cobra.Command, p preset.Preset) error {
 	case p.Host:
 		add("host", "port", "user", "key", "generate-key", "host-key", "command", "key-passphrase-fd")
 	case p.Read == nil && p.Write == nil:
-		add("value-fd", "origin", "path", "method", "header", "prefix")
+		add("value-fd", "origin", "as", "path", "method", "header", "prefix")
 	case p.SelfHosted:
 		add("value-fd", "origin")
 	default:
@@ -232,6 +249,9 @@ func (a *app) whatIsAdded(ctx context.Context, conn *client.Conn, d addition) (w
 		_, problems, _ := strings.Cut(fail.Message, "\n")
 		e := wire.Errorf(wire.CodeBadRequest, "It cannot be added:\n%s", lineNumber.ReplaceAllString(problems, ""))
 		e.NextStep = "Correct what is named. If it is applied already: yett access show has it, and --name adds it beside."
+		if d.preset.Name == "http" && d.preset.As == "" {
+			e.NextStep += " To let agents ask for more with the same token: --as WORD."
+		}
 		return r, e
 	}
 	if err == nil && r.Difference == "" && !slices.Contains(r.Missing, d.name) {
@@ -259,9 +279,11 @@ func (a *app) finishAddition(ctx context.Context, conn *client.Conn, d addition,
 			return err
 		}
 	}
-	public, err := a.storeValue(ctx, conn, d)
-	if err != nil {
-		return notStored(d.name, err)
+	public, err := "", error(nil)
+	if !d.hasValue {
+		if public, err = a.storeValue(ctx, conn, d); err != nil {
+			return notStored(d.name, err)
+		}
 	}
 	result := addDone{Preset: d.preset.Name, Name: d.name, Difference: change.Difference, PublicKey: public}
 	if d.trial != nil {

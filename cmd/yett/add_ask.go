@@ -52,7 +52,7 @@ func (a *app) guide(p preset.Preset, origin string) {
 // prepareAPI is for an API that no preset knows: the person says what agents
 // may ask for.
 func (a *app) prepareAPI(ctx context.Context, p preset.Preset, o addOptions) (addition, error) {
-	p.Title = "The API"
+	p.Title, p.As = "The API", o.as
 	d := addition{preset: p, name: o.name}
 	var err error
 	if d.name == "" {
@@ -96,7 +96,7 @@ func (a *app) prepareAPI(ctx context.Context, p preset.Preset, o addOptions) (ad
 	d.preset, d.tables = p, p.Tables(d.name, o.origin, o.private)
 	if i := slices.IndexFunc(o.paths, func(s string) bool { return !strings.Contains(s, "*") }); i >= 0 && !o.noTest && slices.Contains(o.methods, "GET") {
 		get := "GET"
-		d.trial = &trialAction{capability: preset.ReadCapability(d.name), action: client.Action{Method: &get, Path: &o.paths[i]}, anyAnswer: true}
+		d.trial = &trialAction{capability: p.Capabilities(d.name)[0], action: client.Action{Method: &get, Path: &o.paths[i]}, anyAnswer: true}
 	}
 	return d, checkTables(d.tables)
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/yett-broker/yett/client"
 	"github.com/yett-broker/yett/internal/access"
-	"github.com/yett-broker/yett/internal/preset"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -35,9 +34,8 @@ func (a *app) printAdded(ctx context.Context, conn *client.Conn, d addition, don
 	if err := call(ctx, conn, wire.MethodAccessShow, wire.Empty{}, nil, &applied); err != nil {
 		return err
 	}
-	own := []string{preset.ReadCapability(d.name), preset.WriteCapability(d.name), preset.LookCapability(d.name), preset.RunCapability(d.name)}
 	for _, c := range applied.Capabilities {
-		if slices.Contains(own, c.Capability) {
+		if slices.Contains(d.preset.Capabilities(d.name), c.Capability) {
 			done.Capabilities = append(done.Capabilities, c)
 		}
 	}

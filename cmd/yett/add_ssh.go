@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -40,7 +41,7 @@ func (a *app) prepareHost(ctx context.Context, p preset.Preset, o addOptions) (a
 	if o.port < 1 || o.port > 65535 {
 		return d, usageError{errors.New("--port is a number from 1 to 65535")}
 	}
-	d.name = orElse(o.name, strings.ToLower(strings.Split(o.host, ".")[0]))
+	d.name = orElse(o.name, nameOfHost(o.host))
 	s := preset.Server{Name: d.name, User: o.user, Address: net.JoinHostPort(strings.Trim(o.host, "[]"), strconv.Itoa(o.port)),
 		Private: o.private, Look: p.Commands, Run: o.commands}
 	if d.value, d.generate, err = a.privateKey(ctx, o); err != nil {
@@ -55,6 +56,19 @@ func (a *app) prepareHost(ctx context.Context, p preset.Preset, o addOptions) (a
 	}
 	d.tables = s.Tables()
 	return d, checkTables(d.tables)
+}
+
+// nameOfHost is the first part of a host's name, or all of an address.
+func nameOfHost(host string) string {
+	a, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	switch {
+	case err != nil:
+		name, _, _ := strings.Cut(strings.ToLower(host), ".")
+		return name
+	case a.Is6():
+		return "ip6-" + strings.ReplaceAll(a.WithZone("").String(), ":", "-")
+	}
+	return a.String()
 }
 
 // splitPort takes the port off a host that is given as host:port. An IPv6

@@ -42,14 +42,27 @@ func TestAddReplacesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, part := range map[string]string{
-		"another place":    strings.Replace(addition, "more.example", "evil.example", 1),
-		"other methods":    strings.Replace(addition, `["GET"]`, `["GET", "DELETE"]`, 1),
-		"one more table":   addition + strings.Replace(addition[strings.Index(addition, "[capability"):], "more.read", "more.write", 1),
-		"one table of two": strings.Replace(addition, "more.read", "more.write", 1),
+		"another place":                 strings.Replace(addition, "more.example", "evil.example", 1),
+		"other methods":                 strings.Replace(addition, `["GET"]`, `["GET", "DELETE"]`, 1),
+		"another place for what is new": strings.NewReplacer("more.example", "evil.example", "more.read", "more.write").Replace(addition),
 	} {
 		text, err := Add(file, []byte(part))
 		if err == nil || !strings.Contains(err.Error(), "is applied already") || text != nil {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+	_, capability, _ := strings.Cut(addition, "[capability")
+	capability = "[capability" + strings.Replace(capability, "more.read", "more.write", 1)
+	for name, part := range map[string]string{"one more table": addition + capability, "one table of two": strings.Replace(addition, "more.read", "more.write", 1)} {
+		text, err := Add(file, []byte(part))
+		if err != nil || string(text) != strings.TrimRight(string(file), "\n")+"\n\n"+capability {
+			t.Errorf("%s: %v\n%s", name, err, text)
+		}
+	}
+	dotted := "capability.\"http:more.write\" = { credential = \"more\", methods = [\"GET\"], paths = [\"/v2\"] }\n"
+	for _, part := range []string{dotted + "credential.more.kind = \"bearer\"\ncredential.more.origin = \"https://more.example\"\n", "credential = { more = { kind = \"bearer\", origin = \"https://more.example\" } }\n" + dotted} {
+		if text, err := Add(file, []byte(part)); err == nil && !mustParse(t, string(text)).says(mustParse(t, string(file)+dotted).describe()) {
+			t.Errorf("of tables without headings it made\n%s", text)
 		}
 	}
 	if _, err := Add(file, []byte(addition[strings.Index(addition, "[capability"):])); err == nil {

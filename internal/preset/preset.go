@@ -53,6 +53,7 @@ type Preset struct {
 	Header     string `toml:"header"`
 	Prefix     string `toml:"prefix"`
 
+	As    string `toml:"-"` // tells capabilities from earlier ones of the same credential
 	Read  *Rules `toml:"read"`
 	Write *Rules `toml:"write"`
 	Test  *Test  `toml:"test"`

@@ -29,9 +29,23 @@ func (p Preset) Tables(name, origin string, private bool) []byte {
 	if private {
 		w.raw("private", "true")
 	}
-	w.rules(ReadCapability(name), name, p.Read, false)
-	w.rules(WriteCapability(name), name, p.Write, true)
+	w.rules(ReadCapability(p.stem(name)), name, p.Read, false)
+	w.rules(WriteCapability(p.stem(name)), name, p.Write, true)
 	return w.Bytes()
+}
+
+// stem is what the names of the capabilities of a credential are made from.
+func (p Preset) stem(name string) string {
+	if p.As == "" {
+		return name
+	}
+	return name + "." + p.As
+}
+
+// Capabilities names what the tables of a service or a host may declare.
+func (p Preset) Capabilities(name string) []string {
+	stem := p.stem(name)
+	return []string{ReadCapability(stem), WriteCapability(stem), LookCapability(stem), RunCapability(stem)}
 }
 
 // Server is a host that SSH actions go to.

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -143,6 +144,45 @@ func TestAddReplacesNothing(t *testing.T) {
 	}
 	if op := c.MustAct("http:demo.read", map[string]any{"method": "GET", "path": "/v1/still"}); op.State != "completed" {
 		t.Errorf("the grant of another: %+v", op)
+	}
+}
+
+// TestAddMoreForOneToken: a second addition for a token that is stored already
+// asks for no value, and leaves what is applied as it is; another place is none
+// that the token may go to.
+func TestAddMoreForOneToken(t *testing.T) {
+	up := StartUpstream(t, canary)
+	b := Start(t, theirs)
+	first := []string{"http", "--name", "demo", "--origin", up.URL, "--path", "/v1/x"}
+	wantExit(t, b.addWith(canary, first...), 0)
+	before := strings.TrimRight(b.Must("access", "show").Stdout, "\n")
+	other := []string{"http", "--name", "demo", "--origin", up.URL, "--path", "/v2/y", "--method", "get", "--method", "post", "--json"}
+	r := b.addWith("", other...)
+	if said := wantRefusal(t, r, 1, wire.CodeBadRequest); !strings.Contains(said, "says something else") || !strings.Contains(r.Stderr, "--as WORD") {
+		t.Errorf("it says %s", r.Stderr)
+	}
+	other = append(other, "--as", "more")
+	r = b.addWith("", other...)
+	wantExit(t, r, 0)
+	var done added
+	if r.JSON(t, &done); len(done.Capabilities) != 2 || !done.Test.OK || strings.Contains(done.Difference, "credential.demo") {
+		t.Errorf("%s", r.Stdout)
+	}
+	if text := b.Must("access", "show").Stdout; !strings.HasPrefix(text, before) || strings.Count(text, "[credential.") != 2 {
+		t.Errorf("applied:\n%s", text)
+	}
+	c := b.Granted("http:demo.more.read", "http:demo.read")
+	if op := c.MustAct("http:demo.more.read", map[string]any{"method": "GET", "path": "/v2/y"}); op.State != "completed" {
+		t.Errorf("%+v", op)
+	}
+	wantRefusal(t, b.addWith("", other...), 1, wire.CodeBadRequest)
+	evil := append(slices.Clone(first), "--as", "evil", "--json")
+	evil[4] = "https://evil.example"
+	if said := wantRefusal(t, b.addWith("", evil...), 1, wire.CodeBadRequest); !strings.Contains(said, "credential.demo: is applied already") {
+		t.Errorf("it says %q", said)
+	}
+	if said := wantRefusal(t, b.addWith("", append(other[:len(other)-1], "still", "--value-fd", "0")...), 1, wire.CodeBadRequest); !strings.Contains(said, "has its value already") {
+		t.Errorf("it says %q", said)
 	}
 }
 
