@@ -63,14 +63,15 @@ func (ch *channel) requestAction(s *session.Session, m wire.ActionRequest) (any,
 	if fail := ch.checkUnresolved(op); fail != nil {
 		return nil, fail
 	}
-	b.ops.add(op)
-	if ch.asksEach(op.plan) {
-		if fail := ch.queueForCard(op); fail != nil {
-			return nil, fail
-		}
-		return ch.awaitDecision(op, m.Sequence, m.WaitMS)
+	if !ch.asksEach(op.plan) {
+		b.ops.add(op)
+		return ch.run(op, m.Sequence, m.WaitMS)
 	}
-	return ch.run(op, m.Sequence, m.WaitMS)
+	asked, fail := ch.queueForCard(op)
+	if fail != nil {
+		return nil, fail
+	}
+	return ch.awaitDecision(asked, m.Sequence, m.WaitMS)
 }
 
 // run performs an operation beside the caller and answers with its state once
@@ -241,7 +242,8 @@ func (b *Broker) begin(op *operation, granted map[string]any) (int64, *wire.Erro
 		}
 		var unresolved ledger.ErrUnresolved
 		if errors.As(err, &unresolved) {
-			if equal, ok, _ := b.Ledger.Operation(unresolved.ID); ok && equal.State == action.Executing && equal.Caller != op.subject {
+			equal, ok, _ := b.Ledger.Operation(unresolved.ID)
+			if ok && equal.State == action.Executing && (equal.Caller != op.subject || op.decided().Granted()) {
 				if op.behind = b.ops.get(equal.ID); op.behind != nil {
 					continue
 				}

@@ -51,6 +51,7 @@ type channel struct {
 
 	verified, claimed json.RawMessage // parts of every row of the session; set before it can be used
 
+	filing  sync.Mutex // held while an operation is queued for its card
 	writing sync.Mutex
 	closing sync.Once
 	closed  chan struct{}
@@ -425,7 +426,7 @@ func isSessionMethod(m string) bool {
 func isManagement(m string) bool {
 	area, _, _ := strings.Cut(m, ".")
 	switch area {
-	case "broker", "vault", "secret", "approval", "activity", "ledger", "passkey":
+	case "broker", "vault", "secret", "approval", "activity", "ledger", "passkey", "touchid":
 		return true
 	}
 	return m == wire.MethodSessionList || m == wire.MethodSessionPaused || m == wire.MethodSessionRevoke || m == wire.MethodAccessApply || m == wire.MethodAccessShow ||

@@ -8,26 +8,34 @@ import (
 	"github.com/yett-broker/yett/internal/wire"
 )
 
-// queueForCard makes the operation durable as queued and files its card.
-func (ch *channel) queueForCard(op *operation) *wire.Error {
+// queueForCard makes the operation durable as queued and files its card. Of equal
+// requests that come at once only the first is queued, and it is the answer to
+// the others: they would share its card, and one yes is for one action.
+func (ch *channel) queueForCard(op *operation) (*operation, *wire.Error) {
 	b := ch.b
+	ch.filing.Lock()
+	defer ch.filing.Unlock()
+	if first := b.ops.waitingFor(op.queueKey()); first != nil {
+		return first, nil
+	}
+	b.ops.add(op)
 	ctx, cancel := context.WithTimeout(context.Background(), ledgerTime)
 	defer cancel()
 	if _, err := b.Ledger.Queue(ctx, op.record, op.row("queued", nil)); err != nil {
-		return b.beginFailed(op, err)
+		return nil, b.beginFailed(op, err)
 	}
 	op.setDurable()
 	item, none := ch.fileOperationCard(op, "")
 	if none != nil {
 		_, fail := b.deny(op, none.Code, none.Detail, wire.ActionRequest{})
-		return fail
+		return op, fail
 	}
 	op.mu.Lock()
 	op.card = item
 	op.mu.Unlock()
 	b.ops.setQueued(op.queueKey(), op)
 	go b.watchCard(op, item)
-	return nil
+	return op, nil
 }
 
 // watchCard settles a queued operation although nobody asks: a no, an expiry, a
