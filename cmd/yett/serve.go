@@ -32,7 +32,7 @@ import (
 const lockAfter = time.Hour
 
 func newServe(a *app) *cobra.Command {
-	unused, onSuspend := lockAfter, true
+	unused, onSuspend, onScreen := lockAfter, true, false
 	var page consoleFlags
 	c := &cobra.Command{
 		Use:   "serve",
@@ -48,19 +48,26 @@ func newServe(a *app) *cobra.Command {
 			if unused < 0 {
 				return usageError{errors.New("--lock-after is a time such as 30m or 8h, or 0 for never")}
 			}
+			if onScreen && !suspend.CanNoticeScreen() {
+				return usageError{errors.New("--lock-on-screen-lock is for macOS: a locked screen is not noticed on this system")}
+			}
 			if err := page.check(c); err != nil {
 				return err
 			}
-			return a.serve(c.Context(), unused, onSuspend, page)
+			return a.serve(c.Context(), unused, lockOn{onSuspend, onScreen}, page)
 		},
 	}
 	c.Flags().DurationVar(&unused, "lock-after", lockAfter, "lock after this time without use; 0 is never")
 	c.Flags().BoolVar(&onSuspend, "lock-on-suspend", true, "lock before the machine sleeps")
+	c.Flags().BoolVar(&onScreen, "lock-on-screen-lock", false, "lock when the screen is locked (macOS)")
 	page.add(c)
 	return c
 }
 
-func (a *app) serve(ctx context.Context, unused time.Duration, onSuspend bool, page consoleFlags) error {
+// lockOn is what locks Yett beside a command and time.
+type lockOn struct{ suspend, screen bool }
+
+func (a *app) serve(ctx context.Context, unused time.Duration, lock lockOn, page consoleFlags) error {
 	loc, err := a.location()
 	if err != nil {
 		return err
@@ -112,9 +119,7 @@ func (a *app) serve(ctx context.Context, unused time.Duration, onSuspend bool, p
 	if err != nil {
 		return err
 	}
-	if onSuspend {
-		defer watchSuspend(ctx, log, b)()
-	}
+	defer watchSuspend(ctx, log, b, lock)()
 	defer serveConsole(log, loc, b, page)()
 	log.Info("serving, locked", "version", version, "endpoint", loc.Socket, "home", loc.Home)
 	w := watchEndpoint(ctx, log, started.manager, listener, b)
@@ -126,14 +131,25 @@ func (a *app) serve(ctx context.Context, unused time.Duration, onSuspend bool, p
 	return err
 }
 
-// watchSuspend locks before the machine sleeps, until the returned function is
-// called. Neither start nor stop waits for the system's bus.
-func watchSuspend(ctx context.Context, log *slog.Logger, b *broker.Broker) (stop func()) {
+// watchSuspend locks before the machine sleeps and when the screen is locked,
+// until the returned function is called. Neither start nor stop waits for the
+// system's answers.
+func watchSuspend(ctx context.Context, log *slog.Logger, b *broker.Broker, lock lockOn) (stop func()) {
+	if lock == (lockOn{}) {
+		return func() {}
+	}
+	o := suspend.Options{Bus: suspend.SystemBus, Log: log}
+	if lock.suspend {
+		o.Sleep = func() { b.Pause(broker.PausedSuspend) }
+	}
+	if lock.screen {
+		o.Screen = func() { b.Pause(broker.PausedScreen) }
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		suspend.Watch(ctx, suspend.SystemBus, log, func() { b.Pause(broker.PausedSuspend) })
+		suspend.Watch(ctx, o)
 	}()
 	return func() { cancel(); <-ended }
 }

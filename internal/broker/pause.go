@@ -14,6 +14,7 @@ const (
 	PausedAsked   = "asked"   // yett lock --pause
 	PausedIdle    = "idle"    // nothing used the vault for Config.LockAfter
 	PausedSuspend = "suspend" // the machine goes to sleep
+	PausedScreen  = "screen"  // the screen was locked
 )
 
 // Pause locks Yett: the vault is closed, and sessions are paused

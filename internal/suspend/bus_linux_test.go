@@ -258,10 +258,12 @@ func watch(t *testing.T, bus string, change ...func(*watched)) *watched {
 		defer close(w.ended)
 		log := slog.New(slog.NewTextHandler(w.log, nil))
 		if w.slept == nil {
-			Watch(ctx, bus, log, before)
+			Watch(ctx, Options{Bus: bus, Log: log, Sleep: before})
 			return
 		}
-		(&watcher{bus: bus, log: log, before: before, said: map[string]bool{}, clock: w.clock(ctx)}).run(ctx)
+		b := &busWatcher{watcher: newWatcher(Options{Log: log, Sleep: before}), bus: bus}
+		b.clock = w.clock(ctx)
+		b.run(ctx)
 	}()
 	t.Cleanup(w.end)
 	return w

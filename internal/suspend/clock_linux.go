@@ -1,30 +1,10 @@
 package suspend
 
-import (
-	"time"
+import "golang.org/x/sys/unix"
 
-	"golang.org/x/sys/unix"
+// The clock that stands still while the machine sleeps, and the one that goes
+// on: clock_gettime(2).
+const (
+	awakeClock = unix.CLOCK_MONOTONIC
+	everClock  = unix.CLOCK_BOOTTIME
 )
-
-// asleep returns how long the machine has slept since it started: by so much
-// the clock that counts sleep is ahead of the one that does not.
-func asleep() (slept time.Duration) {
-	for range 100 { // a delay between the readings would look like sleep
-		before := read(unix.CLOCK_MONOTONIC)
-		boot := read(unix.CLOCK_BOOTTIME)
-		after := read(unix.CLOCK_MONOTONIC)
-		slept = boot - after
-		if after-before < 10*time.Millisecond {
-			break
-		}
-	}
-	return slept
-}
-
-func read(clock int32) time.Duration {
-	var t unix.Timespec
-	if err := unix.ClockGettime(clock, &t); err != nil {
-		return 0 // both clocks are older than the kernels that serve
-	}
-	return time.Duration(t.Nano())
-}

@@ -1,13 +1,19 @@
-//go:build !linux
+//go:build !linux && !darwin
 
 package suspend
 
 import (
 	"context"
-	"log/slog"
+	"time"
 )
 
+// CanNoticeScreen reports that a locked screen is not noticed on this system.
+func CanNoticeScreen() bool { return false }
+
 // Watch says that sleep is not noticed on this system.
-func Watch(_ context.Context, _ string, log *slog.Logger, _ func()) {
-	log.Warn("sleep is not noticed on this system: lock before the machine sleeps")
+func Watch(_ context.Context, o Options) {
+	o.Log.Warn("sleep is not noticed on this system: lock before the machine sleeps")
 }
+
+// asleep is not known here.
+func asleep() time.Duration { return 0 }

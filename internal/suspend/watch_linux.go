@@ -3,7 +3,6 @@ package suspend
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"os"
 	"time"
 )
@@ -11,36 +10,30 @@ import (
 const (
 	firstRetry = time.Second
 	lastRetry  = 30 * time.Second
-	look       = time.Second // how often the clocks are compared
 )
 
 // errLogindGone ends one connection when logind leaves or is replaced: a lock
 // of the old one holds nothing up.
 var errLogindGone = errors.New("logind has left the bus")
 
-// Watch calls before each time that the machine is about to sleep, and lets it
-// sleep when before has returned; after a sleep that nobody announced it calls
-// before late. It returns when ctx ends. bus is the path of the bus's socket.
-func Watch(ctx context.Context, bus string, log *slog.Logger, before func()) {
-	w := &watcher{bus: bus, log: log, before: before, clock: asleep, said: map[string]bool{}}
-	w.run(ctx)
+// CanNoticeScreen reports that a locked screen is not noticed on Linux.
+func CanNoticeScreen() bool { return false }
+
+// Watch calls o.Sleep each time that the machine is about to sleep, and lets it
+// sleep when Sleep has returned; after a sleep that nobody announced it calls it
+// late. It returns when ctx ends.
+func Watch(ctx context.Context, o Options) {
+	(&busWatcher{watcher: newWatcher(o), bus: o.Bus}).run(ctx)
 }
 
-// watcher belongs to one goroutine.
-type watcher struct {
-	bus    string
-	log    *slog.Logger
-	before func()
-	clock  func() time.Duration // how long the machine has slept since it started
-
-	known     time.Duration   // how much of that is dealt with
-	announced bool            // before was called for a sleep that has not ended
-	well      bool            // the log says that all is well
-	said      map[string]bool // what the log says of what is not
+// busWatcher hears of sleep on the system's bus.
+type busWatcher struct {
+	watcher
+	bus string
 }
 
 // run follows the bus until ctx ends, through as many connections as it takes.
-func (w *watcher) run(ctx context.Context) {
+func (w *busWatcher) run(ctx context.Context) {
 	w.known = w.clock()
 	tick := time.NewTicker(look)
 	defer tick.Stop()
@@ -71,7 +64,7 @@ func (w *watcher) run(ctx context.Context) {
 }
 
 // follow keeps one connection until it breaks, logind leaves, or ctx ends.
-func (w *watcher) follow(ctx context.Context, tick <-chan time.Time) error {
+func (w *busWatcher) follow(ctx context.Context, tick <-chan time.Time) error {
 	l, err := listen(ctx, w.bus)
 	if err != nil {
 		return err
@@ -114,7 +107,7 @@ func (w *watcher) follow(ctx context.Context, tick <-chan time.Time) error {
 
 // delay takes the lock without which the machine does not wait for the broker.
 // Where that fails the signal is heard all the same, perhaps too late.
-func (w *watcher) delay(ctx context.Context) *os.File {
+func (w *busWatcher) delay(ctx context.Context) *os.File {
 	lock, err := inhibit(ctx, w.bus)
 	if err != nil {
 		w.complain("the machine does not wait for Yett before it sleeps", err)
@@ -126,31 +119,4 @@ func (w *watcher) delay(ctx context.Context) *os.File {
 		clear(w.said)
 	}
 	return lock
-}
-
-func (w *watcher) announce() {
-	w.log.Info("the machine is about to sleep")
-	w.before()
-	w.announced = true
-}
-
-// lookAtClocks notices a sleep that nobody announced.
-func (w *watcher) lookAtClocks() {
-	now := w.clock()
-	if now-w.known < look/2 {
-		return
-	}
-	w.known = now
-	if !w.announced {
-		w.log.Warn("the machine has slept and nobody announced it")
-		w.before()
-	}
-}
-
-// complain logs what is new: a bus that stays away is no news each time.
-func (w *watcher) complain(text string, err error) {
-	if !w.said[text] {
-		w.log.Warn(text, "error", err)
-	}
-	w.said[text], w.well = true, false
 }

@@ -1,7 +1,8 @@
 // Package system is the calls into macOS that evidence needs, and nothing
 // else: libSystem for what the kernel knows of a process, CoreFoundation and
 // Security.framework for whether live code satisfies a requirement. What the
-// answers mean stands in internal/macos.
+// answers mean stands in internal/macos. IOKit tells of sleep, and CoreGraphics
+// whether the screen is locked.
 //
 // The libraries are opened at run time (purego), so that no C compiler and no
 // Apple header is needed to build. A symbol that is missing makes Open fail;
@@ -82,9 +83,14 @@ func (l library) bind(bindings []binding) error {
 // Symbols are the names of everything that is asked of the system, by library,
 // sorted. A test holds them against a kept list.
 func Symbols() map[string][]string {
-	k, c, s := &Kernel{}, &foundation{}, &Code{}
-	all := map[string][]string{LibSystem: names(k.bindings()), CoreFoundation: names(c.bindings()), Security: names(s.bindings())}
-	return all
+	k, c, s, p, w := &Kernel{}, &foundation{}, &Code{}, &Power{}, &Screen{}
+	return map[string][]string{
+		LibSystem:      names(append(k.bindings(), p.queueBindings()...)),
+		CoreFoundation: names(append(c.bindings(), w.booleanBindings()...)),
+		Security:       names(s.bindings()),
+		IOKit:          names(p.bindings()),
+		CoreGraphics:   names(w.bindings()),
+	}
 }
 
 func names(bindings []binding) []string {

@@ -23,7 +23,7 @@ func standin(t *testing.T, flags ...string) string {
 		t.Skip("on macOS the libraries themselves are there: yett selftest")
 	}
 	path := filepath.Join(t.TempDir(), "standin.so")
-	args := append([]string{"-shared", "-fPIC", "-Wall", "-Werror", "-fno-builtin", "-o", path, "testdata/standin.c"}, flags...)
+	args := append([]string{"-shared", "-fPIC", "-Wall", "-Werror", "-fno-builtin", "-pthread", "-o", path, "testdata/standin.c"}, flags...)
 	if out, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -175,7 +175,7 @@ func TestSymbols(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got strings.Builder
-	for _, library := range []string{LibSystem, CoreFoundation, Security} {
+	for _, library := range []string{LibSystem, CoreFoundation, Security, IOKit, CoreGraphics} {
 		got.WriteString(library + "\n")
 		for _, name := range Symbols()[library] {
 			got.WriteString("\t" + name + "\n")

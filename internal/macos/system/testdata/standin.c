@@ -1,5 +1,5 @@
-/* A stand-in for libSystem, CoreFoundation and Security.framework, for tests on
-   other systems. It has the calls that internal/macos/system makes and a few
+/* A stand-in for libSystem, CoreFoundation, Security.framework, IOKit and
+   CoreGraphics, for tests on other systems. It has the calls that internal/macos/system makes and a few
    processes, by pid:
 
      100  signed by a developer      101  signed ad hoc
@@ -13,6 +13,7 @@
    Objects are counted, so that a test sees what was not released. */
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,7 +106,7 @@ int launch_activate_socket(const char *socket, int **to, size_t *count) {
 
 /* CoreFoundation */
 
-enum { DATA = 1, STRING, DICTIONARY, NUMBER, OTHER };
+enum { DATA = 1, STRING, DICTIONARY, NUMBER, OTHER, BOOLEAN };
 typedef struct object {
 	int type, count, constant;
 	size_t size;
@@ -159,8 +160,11 @@ object *CFDictionaryCreate(void *a, object **keys, object **values, long n, void
 	put(d, keys[0], keep(values[0]));
 	return d;
 }
+static int same(object *a, object *b) {
+	return a == b || (a->bytes && b->bytes && a->type == b->type && a->size == b->size && !memcmp(a->bytes, b->bytes, a->size));
+}
 object *CFDictionaryGetValue(object *d, object *key) {
-	for (int i = 0; i < 8 && d->key[i]; i++) if (d->key[i] == key) return d->value[i];
+	for (int i = 0; i < 8 && d->key[i]; i++) if (same(d->key[i], key)) return d->value[i];
 	return 0;
 }
 uint8_t CFNumberGetValue(object *o, long kind, int64_t *to) { *to = o->number; return kind == 4; }
@@ -217,4 +221,71 @@ int SecCodeCopySigningInformation(object *code, uint32_t flags, object **info) {
 	if (pid != 106) put(d, kSecCodeInfoUnique, make(DATA, hash, 20));
 	*info = d;
 	return 0;
+}
+
+/* Sleep (IOKit, and the queues of libSystem). standin_power calls back from a
+   thread of its own, as a queue does, and waits for its end. */
+
+#define POWER_ROOT 77
+static void (*power_call)(void *, uint32_t, uint32_t, void *);
+static int power_queues, power_ports, power_told;
+static long power_allowed;
+
+void *dispatch_queue_create(const char *label, void *attributes) {
+	if (strcmp(label, "io.github.yett-broker.power") || attributes) return 0;
+	power_queues++;
+	return &power_queues;
+}
+void dispatch_release(void *queue) { power_queues--; }
+uint32_t IORegisterForSystemPower(void *context, void **port, void *callback, uint32_t *notifier) {
+	power_call = callback;
+	power_ports++;
+	*port = &power_ports;
+	*notifier = 5;
+	return POWER_ROOT;
+}
+void IONotificationPortSetDispatchQueue(void *port, void *queue) {
+	power_told = port == &power_ports && queue == &power_queues;
+}
+int IODeregisterForSystemPower(uint32_t *notifier) { power_told = 0; return *notifier == 5 ? 0 : -1; }
+void IONotificationPortDestroy(void *port) { power_ports--; }
+int IOServiceClose(uint32_t root) { return root == POWER_ROOT ? 0 : -1; }
+int IOAllowPowerChange(uint32_t root, long id) {
+	if (root == POWER_ROOT) power_allowed = id;
+	return 0;
+}
+
+long standin_allowed(void) { return power_allowed; }
+int standin_open(void) { return power_queues + power_ports; }
+
+struct word { uint32_t message; void *id; };
+static void *tell(void *w) {
+	power_call(0, 6, ((struct word *)w)->message, ((struct word *)w)->id);
+	return 0;
+}
+int standin_power(uint32_t message, long id) {
+	struct word w = {message, (void *)id};
+	pthread_t t;
+	if (!power_told || pthread_create(&t, 0, tell, &w)) return -1;
+	return pthread_join(t, 0);
+}
+
+/* The login's screen (CoreGraphics): 0 open, 1 locked, 2 locked, said by a
+   number, 3 said by a text, 4 no screen. */
+
+static int screen;
+void standin_screen(int state) { screen = state; }
+unsigned long CFBooleanGetTypeID(void) { return BOOLEAN; }
+uint8_t CFBooleanGetValue(object *o) { return o->number; }
+object *CGSessionCopyCurrentDictionary(void) {
+	if (screen == 4) return 0;
+	object *d = make(DICTIONARY, 0, 0);
+	if (screen) {
+		object *key = make(STRING, "CGSSessionScreenIsLocked", 24);
+		object *value = make(screen == 1 ? BOOLEAN : screen == 2 ? NUMBER : STRING, "yes", 3);
+		value->number = 1;
+		put(d, key, value);
+		CFRelease(key);
+	}
+	return d;
 }
