@@ -2,7 +2,7 @@
 # try       the whole job with real parts in a scratch home (YES=1 approves by itself)
 # test      everything: formatting, vet, macOS builds, all tests with the race detector
 # crash     every step of every durable write stopped or failing (long); make test takes a sample
-# controls  that each test of a control fails when the control is removed (long)
+# controls  that each test of a control fails when the control is removed (long; goes on where it stopped)
 # screenshots  every view of the console, light and dark, into dist/screenshots
 # hosts     the released Claude Code, Codex and Gemini CLI against a stand-in for their model, offline
 #           (installs a gigabyte from npm; UPDATE=1 writes the golden files)
@@ -57,7 +57,8 @@ crash:
 controls:
 	@scripts/need gcc:gcc node:nodejs npm:npm sshd:openssh-server ssh-keygen:openssh-client setpriv:util-linux nginx:nginx-light
 	@scripts/node-modules
-	$(GO) run ./controls
+	@mkdir -p dist
+	$(GO) run ./controls -results dist/controls.jsonl
 
 screenshots:
 	@scripts/need chromium:chromium npm:npm

@@ -2,9 +2,9 @@ package main
 
 import (
 	"bytes"
-	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,23 +29,11 @@ func tables(t *testing.T) []table {
 // testsOf returns the names of the tests of a package, on every system.
 func testsOf(t *testing.T, pkg string) []string {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(root, pkg, "*_test.go"))
+	files, err := readTests(root, pkg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names []string
-	for _, path := range paths {
-		f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, d := range f.Decls {
-			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil && strings.HasPrefix(fn.Name.Name, "Test") {
-				names = append(names, fn.Name.Name)
-			}
-		}
-	}
-	return names
+	return slices.Collect(maps.Keys(files))
 }
 
 // TestRows: each row still means a text of the tree, leaves a file that parses,

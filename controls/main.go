@@ -34,6 +34,7 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
+	"runtime"
 	"syscall"
 	"text/tabwriter"
 )
@@ -42,32 +43,27 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
+type options struct {
+	choice
+	results  string
+	parallel int
+	json     bool
+}
+
 func run(args []string, stdout, stderr io.Writer) int {
-	flags := flag.NewFlagSet("controls", flag.ContinueOnError)
-	flags.SetOutput(stderr)
-	room := flags.String("room", "", "only the rows of this `room` (the file's name without .toml)")
-	match := flags.String("run", "", "only rows with a name or a test that matches `regexp`")
-	asJSON := flags.Bool("json", false, "print JSON instead of a table")
-	if err := flags.Parse(args); err != nil {
-		return 2
-	}
-	if flags.NArg() > 0 {
-		fmt.Fprintln(stderr, "controls: no arguments, only flags")
-		return 2
-	}
-	wanted, err := regexp.Compile(*match)
+	o, err := parse(args, stderr)
 	if err != nil {
 		fmt.Fprintln(stderr, "controls:", err)
 		return 2
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	results, err := tryAll(ctx, *room, wanted, stderr)
+	results, err := tryAll(ctx, o, stderr)
 	if err != nil {
 		fmt.Fprintln(stderr, "controls:", err)
 		return 1
 	}
-	if *asJSON {
+	if o.json {
 		err = json.NewEncoder(stdout).Encode(results)
 	} else {
 		err = printTable(stdout, results)
@@ -79,8 +75,34 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return verdict(results, stderr)
 }
 
+func parse(args []string, stderr io.Writer) (options, error) {
+	var o options
+	flags := flag.NewFlagSet("controls", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.StringVar(&o.room, "room", "", "only the rows of this `room` (the file's name without .toml)")
+	match := flags.String("run", "", "only rows with a name or a test that matches `regexp`")
+	flags.StringVar(&o.since, "since", "", "only rows that differ from `revision`, or whose changed files or tests do")
+	flags.IntVar(&o.sample, "sample", 0, "only `n` of these rows, chosen at random")
+	flags.Uint64Var(&o.seed, "seed", 0, "choose the sample that this `number` stands for (0: another one each time)")
+	flags.StringVar(&o.results, "results", "", "add what was seen to `file`, and leave out the rows that it has seen fail as they are now")
+	flags.IntVar(&o.parallel, "parallel", runtime.NumCPU(), "try so many rows at a time, each of another package")
+	flags.BoolVar(&o.json, "json", false, "print JSON instead of a table")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("no arguments, only flags")
+	}
+	if o.sample < 0 || o.parallel < 1 {
+		return o, fmt.Errorf("-sample and -parallel are not negative, and -parallel not 0")
+	}
+	var err error
+	o.match, err = regexp.Compile(*match)
+	return o, err
+}
+
 // tryAll removes each wanted control in turn.
-func tryAll(ctx context.Context, room string, wanted *regexp.Regexp, progress io.Writer) ([]result, error) {
+func tryAll(ctx context.Context, o options, progress io.Writer) ([]result, error) {
 	root, err := moduleRoot(ctx)
 	if err != nil {
 		return nil, err
@@ -89,23 +111,20 @@ func tryAll(ctx context.Context, room string, wanted *regexp.Regexp, progress io
 	if err != nil {
 		return nil, err
 	}
-	rows := choose(tables, room, wanted)
-	if len(rows) == 0 {
-		return nil, fmt.Errorf("no row is meant by these flags")
-	}
-	before, err := tryUnchanged(ctx, root, rows, progress)
+	rows, err := o.choose(ctx, root, tables, progress)
 	if err != nil {
 		return nil, err
 	}
-	results := []result{}
-	for i, r := range rows {
-		fmt.Fprintf(progress, "%d of %d: %s: %s\n", i+1, len(rows), r.room, r.Name)
-		results = append(results, tryRow(ctx, root, r, before, progress)...)
-		if ctx.Err() != nil {
-			return nil, fmt.Errorf("interrupted at row %d", i+1)
-		}
+	if len(rows) == 0 {
+		return nil, fmt.Errorf("no row is meant by these flags")
 	}
-	return results, nil
+	seen, err := openResults(o.results)
+	if err != nil {
+		return nil, err
+	}
+	defer seen.close()
+	p := plan{root: root, parallel: o.parallel, progress: progress, seen: seen}
+	return p.try(ctx, rows)
 }
 
 func printTable(w io.Writer, results []result) error {

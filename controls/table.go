@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
@@ -75,7 +74,11 @@ func readTable(path string) (table, error) {
 	if err != nil {
 		return table{}, err
 	}
-	t := table{room: strings.TrimSuffix(filepath.Base(path), ".toml")}
+	return parseTable(strings.TrimSuffix(filepath.Base(path), ".toml"), text)
+}
+
+func parseTable(room string, text []byte) (table, error) {
+	t := table{room: room}
 	d := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields()
 	if err := d.Decode(&t); err != nil {
 		if strict, ok := err.(*toml.StrictMissingError); ok {
@@ -122,21 +125,6 @@ func (c control) check() error {
 		}
 	}
 	return nil
-}
-
-func choose(tables []table, room string, wanted *regexp.Regexp) []control {
-	var rows []control
-	for _, t := range tables {
-		if room != "" && t.room != room {
-			continue
-		}
-		for _, c := range t.Controls {
-			if wanted.MatchString(c.Name) || slices.ContainsFunc(c.Tests, wanted.MatchString) {
-				rows = append(rows, c)
-			}
-		}
-	}
-	return rows
 }
 
 // changed returns the files of a row as they are with the control removed.

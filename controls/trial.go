@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	testTimeout = 4 * time.Minute // of the test binary: a test that needs it has no deadline of its own
-	rowTimeout  = 9 * time.Minute // of building and testing
+	testTimeout      = 4 * time.Minute // of the tests of a row: a test that needs it has no deadline of its own
+	unchangedTimeout = 40 * time.Minute
+	buildTimeout     = 5 * time.Minute // besides
 )
 
 // result is what became of one test of one row.
@@ -48,37 +49,32 @@ const (
 	notRun  = "was not run"
 )
 
-// tryUnchanged runs every named test as the tree stands: failing without the
-// control means something only for a test that passes with it.
-func tryUnchanged(ctx context.Context, root string, rows []control, progress io.Writer) (map[string]string, error) {
-	packages := map[string][]string{}
-	for _, r := range rows {
-		for _, name := range r.Tests {
-			if !slices.Contains(packages[r.Package], name) {
-				packages[r.Package] = append(packages[r.Package], name)
+// tryUnchanged runs every named test of a package as the tree stands: failing
+// without the control means something only for a test that passes with it.
+func (p *plan) tryUnchanged(ctx context.Context, pkg string, rows []work) (map[string]string, error) {
+	var tests []string
+	for _, w := range rows {
+		for _, name := range w.Tests {
+			if !slices.Contains(tests, name) {
+				tests = append(tests, name)
 			}
 		}
 	}
-	before := map[string]string{}
-	for pkg, tests := range packages {
-		fmt.Fprintf(progress, "%s as it stands: %d tests\n", pkg, len(tests))
-		ends, err := runTests(ctx, root, "", pkg, tests)
-		if err != nil {
-			return nil, err
-		}
-		for name, end := range ends {
-			before[pkg+" "+name] = end
-			if end != passed {
-				fmt.Fprintf(progress, "  %s: %s\n", name, end)
-			}
+	p.say("%s as it stands: %d tests\n", pkg, len(tests))
+	ends, err := runTests(ctx, p.root, "", pkg, tests, unchangedTimeout)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range tests {
+		if ends[name] != passed {
+			p.say("  %s: %s\n", name, ends[name])
 		}
 	}
-	return before, nil
+	return ends, nil
 }
 
 // tryRow removes one control and runs its tests.
-func tryRow(ctx context.Context, root string, c control, before map[string]string, progress io.Writer) []result {
-	start := time.Now()
+func tryRow(ctx context.Context, root string, c control, before map[string]string) []result {
 	ends, err := runChanged(ctx, root, c)
 	var results []result
 	for _, name := range c.Tests {
@@ -86,14 +82,13 @@ func tryRow(ctx context.Context, root string, c control, before map[string]strin
 		switch {
 		case err != nil:
 			r.Why = err.Error()
-		case before[c.Package+" "+name] != passed:
-			r.Why = "as the tree stands it " + before[c.Package+" "+name]
+		case before[name] != passed:
+			r.Why = "as the tree stands it " + before[name]
 		case ends[name] == failed || ends[name] == crashed:
 			r.Failed = true
 		default:
 			r.Why = ends[name]
 		}
-		fmt.Fprintf(progress, "  %s: %s (%.0f s)\n", name, r.answer(), time.Since(start).Seconds())
 		results = append(results, r)
 	}
 	return results
@@ -114,10 +109,10 @@ func runChanged(ctx context.Context, root string, c control) (map[string]string,
 	if err != nil {
 		return nil, fmt.Errorf("writing the overlay: %w", err)
 	}
-	if err := build(ctx, root, overlay); err != nil {
+	if err := build(ctx, root, overlay, c.Package); err != nil {
 		return nil, err
 	}
-	ends, err := runTests(ctx, root, overlay, c.Package, c.Tests)
+	ends, err := runTests(ctx, root, overlay, c.Package, c.Tests, testTimeout)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +121,7 @@ func runChanged(ctx context.Context, root string, c control) (map[string]string,
 	}
 	for _, name := range c.Tests { // another one took the test binary with it
 		if ends[name] == notRun {
-			alone, err := runTests(ctx, root, overlay, c.Package, []string{name})
+			alone, err := runTests(ctx, root, overlay, c.Package, []string{name}, testTimeout)
 			if err != nil {
 				return nil, err
 			}
@@ -158,15 +153,37 @@ func writeOverlay(dir, root string, files map[string][]byte) (string, error) {
 	return path, os.WriteFile(path, text, 0o644)
 }
 
-// build compiles everything: a test that builds the programs itself would fail
-// for the wrong reason if they did not.
-func build(ctx context.Context, root, overlay string) error {
-	c := exec.CommandContext(ctx, "go", "build", "./...")
+// build compiles the programs where tests of the package may build them: such a
+// test would fail for the wrong reason if they did not. Nothing is linked.
+func build(ctx context.Context, root, overlay, pkg string) error {
+	need, err := buildsPrograms(root, pkg)
+	if err != nil || !need {
+		return err
+	}
+	c := exec.CommandContext(ctx, "go", "list", "-export", "-f", "{{with .Export}}{{end}}", "./cmd/...")
 	c.Dir, c.Env = root, environment(overlay)
 	if out, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("it does not build (%w):\n%s", err, out)
 	}
 	return nil
+}
+
+// buildsPrograms reports whether a package runs the go command.
+func buildsPrograms(root, pkg string) (bool, error) {
+	paths, err := filepath.Glob(filepath.Join(root, pkg, "*.go"))
+	if err != nil {
+		return false, err
+	}
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return false, err
+		}
+		if bytes.Contains(text, []byte(`exec.Command("go"`)) || bytes.Contains(text, []byte(`internal/yetttest"`)) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // environment hands the overlay to every go command below a test. Without cgo
@@ -184,8 +201,8 @@ func environment(overlay string) []string {
 type event struct{ Action, Test, Output string }
 
 // runTests runs tests of a package, once, and says what became of each.
-func runTests(ctx context.Context, root, overlay, pkg string, tests []string) (map[string]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, rowTimeout)
+func runTests(ctx context.Context, root, overlay, pkg string, tests []string, timeout time.Duration) (map[string]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout+buildTimeout)
 	defer cancel()
 	tmp, err := os.MkdirTemp("", "yc") // short: tests make sockets below it
 	if err != nil {
@@ -196,7 +213,7 @@ func runTests(ctx context.Context, root, overlay, pkg string, tests []string) (m
 	if err := os.Chmod(tmp, 0o755); err != nil {
 		return nil, err
 	}
-	c := exec.CommandContext(ctx, "go", "test", "-json", "-count=1", "-vet=off", "-timeout", testTimeout.String(),
+	c := exec.CommandContext(ctx, "go", "test", "-json", "-count=1", "-vet=off", "-timeout", timeout.String(),
 		"-run", "^("+strings.Join(tests, "|")+")$", pkg)
 	c.Dir, c.Env = root, append(environment(overlay), "TMPDIR="+tmp)
 	var stdout, stderr bytes.Buffer
@@ -206,7 +223,7 @@ func runTests(ctx context.Context, root, overlay, pkg string, tests []string) (m
 	c.WaitDelay = 5 * time.Second
 	runErr := c.Run()
 	if ctx.Err() != nil {
-		return nil, fmt.Errorf("stopped after %s", rowTimeout)
+		return nil, fmt.Errorf("stopped after %s", timeout+buildTimeout)
 	}
 	events, err := parseEvents(&stdout)
 	if err != nil {
