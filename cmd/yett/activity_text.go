@@ -85,13 +85,14 @@ type rowParts struct {
 		Capabilities           []string
 		Name, Difference, Slot string
 		Method, Passkey        string
+		TouchID                string `json:"touchid"`
 		Reason                 string
 		ApprovalID             string `json:"approval_id"`
 		SessionID              string `json:"session_id"`
 	}
 	claimed  struct{ Purpose string }
 	verified struct {
-		Proof struct{ By, Passkey string }
+		Proof struct{ By, Name string }
 	}
 	granted struct {
 		Capabilities []string
@@ -121,7 +122,7 @@ func (p *activityPrinter) about(row ledger.Row) string {
 	json.Unmarshal(row.Granted, &r.granted)
 	json.Unmarshal(row.Verified, &r.verified)
 	json.Unmarshal(row.Outcome, &r.outcome)
-	words := []string{r.request.Name, r.request.Passkey, r.request.Method, r.request.Slot, r.request.Reason, strings.Join(r.request.Capabilities, ", "), r.request.SessionID}
+	words := []string{r.request.Name, r.request.Passkey, r.request.TouchID, r.request.Method, r.request.Slot, r.request.Reason, strings.Join(r.request.Capabilities, ", "), r.request.SessionID}
 	if row.Kind == "outcome" {
 		words = append(words, p.ofIntent(row))
 	}
@@ -161,7 +162,9 @@ func (r rowParts) decided() []string {
 	words := []string{choice, strings.Join(r.granted.Capabilities, ", ")}
 	switch p := r.verified.Proof; p.By {
 	case approval.ByPasskey:
-		words = append(words, "by passkey "+p.Passkey)
+		words = append(words, "by passkey "+p.Name)
+	case approval.ByTouchID:
+		words = append(words, "by Touch ID key "+p.Name)
 	case approval.ByClick:
 		words = append(words, "by a click")
 	}

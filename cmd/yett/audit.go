@@ -64,7 +64,7 @@ func (a *app) auditVerify(ctx context.Context, rows bool) error {
 			fmt.Fprintf(a.stdout, "problem: %s\n", p)
 		}
 		if again.checked > 0 {
-			fmt.Fprintf(a.stdout, "%s by passkey checked again\n", howMany(again.checked, "act"))
+			fmt.Fprintf(a.stdout, "%s by signature checked again\n", howMany(again.checked, "act"))
 		}
 		fmt.Fprintf(a.stdout, "%s, root %s: %s\n", howMany(int(report.Entries), "entry"), report.RootHash, map[bool]string{true: "ok", false: "NOT OK"}[report.OK])
 	}

@@ -5,35 +5,38 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/ledger"
 )
 
-// approvals checks again, from the rows alone, what passkeys approved: each
-// signature, over the card, choice and end that the row tells, and that the
-// passkey was enrolled by an earlier row and not removed since.
+// approvals checks again, from the rows alone, what passkeys and Touch ID keys
+// approved: each signature, over the card, choice and end that the row tells, and
+// that the key was enrolled by an earlier row, as what it signed as, and not
+// removed since.
 type approvals struct {
-	enrolled map[string]string // public key by credential id
+	enrolled map[string]string // kind and public key by id
 	checked  int
 }
 
-var errNotEnrolled = errors.New("no earlier row enrolled the passkey that approved it")
+var errNotEnrolled = errors.New("no earlier row enrolled the key that approved it")
 
 func (c *approvals) look(row ledger.Row) error {
 	switch row.Kind {
-	case "passkey.added", "passkey.removed":
+	case "passkey.added", "passkey.removed", "touchid.added", "touchid.removed":
 		var k approval.Passkey
 		if err := json.Unmarshal(row.Request, &k); err != nil {
-			return fmt.Errorf("reading a passkey: %w", err)
+			return fmt.Errorf("reading an approver's key: %w", err)
 		}
 		if c.enrolled == nil {
 			c.enrolled = map[string]string{}
 		}
-		if row.Kind == "passkey.removed" {
+		kind, what, _ := strings.Cut(row.Kind, ".")
+		if what == "removed" {
 			delete(c.enrolled, string(k.ID))
 		} else {
-			c.enrolled[string(k.ID)] = string(k.Key)
+			c.enrolled[string(k.ID)] = kind + " " + string(k.Key)
 		}
 	case "decision":
 		d, err := approval.ReadDecided(row.Verified, row.Granted, row.Request, row.Outcome)
@@ -44,7 +47,7 @@ func (c *approvals) look(row ledger.Row) error {
 			return err
 		}
 		return c.known(d.Proven)
-	case "proof.passkey":
+	case "proof.passkey", "proof.touchid":
 		return c.act(row)
 	}
 	return nil
@@ -60,7 +63,7 @@ func (c *approvals) act(row ledger.Row) error {
 	if err != nil {
 		return fmt.Errorf("reading a proof: %w", err)
 	}
-	if r.Sum == "" && o.Proof.Assertion == nil {
+	if r.Sum == "" && o.Proof.By == approval.ByPasskey && o.Proof.Assertion == nil {
 		return nil // about a value: the row says only which passkey it was
 	}
 	sum, err := hex.DecodeString(r.Sum)
@@ -74,11 +77,11 @@ func (c *approvals) act(row ledger.Row) error {
 }
 
 func (c *approvals) known(p approval.Proven) error {
-	if p.By != approval.ByPasskey {
+	if !p.Signed() {
 		return nil
 	}
 	c.checked++
-	if c.enrolled[string(p.Assertion.CredentialID)] != string(p.Key) {
+	if c.enrolled[string(p.KeyID())] != p.By+" "+string(p.Key) {
 		return errNotEnrolled
 	}
 	return nil

@@ -23,11 +23,12 @@ func newReceipt(a *app) *cobra.Command {
 	out := ""
 	c := &cobra.Command{
 		Use:   "receipt N",
-		Short: "Write a receipt of an approval by passkey, which anyone can check",
+		Short: "Write a receipt of an approval by passkey or Touch ID, which anyone can check",
 		Long: "Writes a JSON document about the decision in row N of the ledger: the card, the choice and\n" +
-			"the passkey's signature over both. Whoever knows the passkey's public key checks it with\n" +
-			"yett receipt verify, or with any verifier of WebAuthn. The card tells what was asked for:\n" +
-			"give a receipt to nobody who may not read that. Rows are listed by yett activity.",
+			"the signature over both, by a passkey or a Touch ID key. Whoever knows the public key checks\n" +
+			"it with yett receipt verify, or with any verifier of WebAuthn (of Ed25519 for Touch ID). The\n" +
+			"card tells what was asked for: give a receipt to nobody who may not read that. Rows are\n" +
+			"listed by yett activity.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return a.receipt(c.Context(), args[0], out) },
 	}
@@ -70,7 +71,7 @@ func (a *app) receipt(ctx context.Context, row, out string) error {
 		e.NextStep = "Give the name of a new file, in a place that you may write to."
 		return e
 	}
-	a.note("%s: %s of card %s by passkey %q", printable(out), r.Choice, r.ApprovalID, printable(r.Name))
+	a.note("%s: %s of card %s by %s %q", printable(out), r.Choice, r.ApprovalID, keyWord(r.By), printable(r.Name))
 	return nil
 }
 
@@ -100,8 +101,8 @@ func (a *app) readReceipt(ctx context.Context, conn *client.Conn, n int64) (r ap
 		r, err = approval.NewReceipt(d, row.At)
 	}
 	switch {
-	case errors.Is(err, approval.ErrNotPasskey):
-		e := wire.Errorf(wire.CodeBadRequest, "Row %d was not approved by a passkey, so nobody else could check a receipt of it.", n)
+	case errors.Is(err, approval.ErrNotSigned):
+		e := wire.Errorf(wire.CodeBadRequest, "Row %d was approved without a signature, so nobody else could check a receipt of it.", n)
 		e.NextStep = "Approve with a passkey what others are to check: yett console."
 		return r, e
 	case err != nil:
@@ -151,8 +152,8 @@ func newReceiptVerify(a *app) *cobra.Command {
 	var passkey, key string
 	c := &cobra.Command{
 		Use:   "verify FILE",
-		Short: "Check a receipt; needs nothing but the passkey's public key",
-		Long: "Checks that the passkey approved exactly this card. It needs no broker, no vault and no\n" +
+		Short: "Check a receipt; needs nothing but the public key",
+		Long: "Checks that the key approved exactly this card. It needs no broker, no vault and no\n" +
 			"ledger. The public key is in the receipt; whose it is you have to know yourself: compare\n" +
 			"its SHA-256 with --passkey, as yett passkey list printed it for the person who approved.",
 		Args: cobra.ExactArgs(1),
@@ -177,7 +178,7 @@ func (a *app) receiptVerify(path, passkey, key string) error {
 	}
 	r, err := approval.ParseReceipt(text)
 	if err == nil && passkey != "" && passkey != r.Fingerprint {
-		err = fmt.Errorf("%w: its passkey is %s", approval.ErrReceipt, r.Fingerprint)
+		err = fmt.Errorf("%w: its key is %s", approval.ErrReceipt, r.Fingerprint)
 	}
 	var c ledger.Checkpoint
 	if err == nil {
@@ -193,6 +194,14 @@ func (a *app) receiptVerify(path, passkey, key string) error {
 			"until": r.Until, "public_key_sha256": r.Fingerprint, "public_key_known": passkey != "", "row": r.Row, "entries": c.Size, "origin": c.Origin})
 	}
 	return a.printReceipt(r, c, passkey != "")
+}
+
+// keyWord is what a kind of key is called.
+func keyWord(by string) string {
+	if by == approval.ByTouchID {
+		return "Touch ID key"
+	}
+	return "passkey"
 }
 
 func (a *app) checkLogProof(r approval.Receipt, key string) (ledger.Checkpoint, error) {
@@ -219,9 +228,9 @@ func (a *app) printReceipt(r approval.Receipt, c ledger.Checkpoint, known bool) 
 		return fmt.Errorf("reading the card: %w", err)
 	}
 	w := io.Writer(a.stdout)
-	fmt.Fprintf(w, "ok: passkey %s approved this card\n", r.Fingerprint)
+	fmt.Fprintf(w, "ok: %s %s approved this card\n", keyWord(r.By), r.Fingerprint)
 	if !known {
-		fmt.Fprintln(w, "    whose passkey that is, the receipt does not show: compare with --passkey")
+		fmt.Fprintln(w, "    whose key that is, the receipt does not show: compare with --passkey")
 	}
 	end := "once"
 	if r.Until != nil {

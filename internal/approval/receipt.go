@@ -5,12 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 )
 
-// Receipt shows somebody who has nothing of Yett that the holder of a passkey
-// approved exactly one card: its document, the choice and its end. It is a JSON
+// Receipt shows somebody who has nothing of Yett that the holder of a passkey, or
+// of a Touch ID key, approved exactly one card: its document, the choice and its end. It is a JSON
 // document; bytes are base64url without padding, as WebAuthn has them.
 //
 // Whoever checks it computes, as the package comment tells,
@@ -20,7 +19,8 @@ import (
 //	challenge = SHA-256(message)
 //
 // and lets any verifier of WebAuthn check the assertion with that challenge,
-// the relying party, the origin, user verification and the public key. The
+// the relying party, the origin, user verification and the public key. Of a Touch
+// ID key there is an Ed25519 signature over the challenge in its place. The
 // public key is in the receipt, so whose it is has to be known otherwise: by
 // its fingerprint.
 //
@@ -33,19 +33,22 @@ type Receipt struct {
 	DecidedAt  time.Time  `json:"decided_at"`
 	Card       string     `json:"card"`
 	CardDigest string     `json:"card_digest"`
-	Digests    []string   `json:"digests"` // of all cards that the passkey was asked about at once
+	Digests    []string   `json:"digests"` // of all cards that the key was asked about at once
 	Choice     string     `json:"choice"`
 	Until      *time.Time `json:"until"`
 	Nonce      string     `json:"nonce"`
 
-	RelyingParty string    `json:"relying_party"`
-	Origin       string    `json:"origin"`
-	Name         string    `json:"passkey"`
-	Key          Bytes     `json:"public_key"` // COSE
-	KeyPEM       string    `json:"public_key_pem"`
-	Fingerprint  string    `json:"public_key_sha256"`
-	Challenge    Bytes     `json:"challenge"`
-	Assertion    Assertion `json:"assertion"`
+	By          string `json:"by"`         // passkey or touchid
+	Name        string `json:"name"`       // of the key; only said
+	Key         Bytes  `json:"public_key"` // COSE
+	KeyPEM      string `json:"public_key_pem"`
+	Fingerprint string `json:"public_key_sha256"`
+	Challenge   Bytes  `json:"challenge"`
+
+	RelyingParty string     `json:"relying_party,omitempty"`
+	Origin       string     `json:"origin,omitempty"`
+	Assertion    *Assertion `json:"assertion,omitempty"` // by a passkey
+	Signature    Bytes      `json:"signature,omitempty"` // by a Touch ID key
 
 	Row    int64           `json:"row"`
 	Log    json.RawMessage `json:"log_proof"`
@@ -55,19 +58,23 @@ type Receipt struct {
 // ErrReceipt is wrapped where a receipt does not hold.
 var ErrReceipt = errors.New("the receipt does not hold")
 
-// NewReceipt makes the receipt of a decision that was proven by a passkey.
+// NewReceipt makes the receipt of a decision that was proven by a signature.
 func NewReceipt(d Decided, at time.Time) (Receipt, error) {
 	p := d.Proven
 	if err := d.Check(); err != nil {
 		return Receipt{}, err
 	}
-	if p.By != ByPasskey {
-		return Receipt{}, ErrNotPasskey
+	if !p.Signed() {
+		return Receipt{}, ErrNotSigned
 	}
-	key := Passkey{ID: p.Assertion.CredentialID, Key: p.Key}
+	key := Passkey{ID: p.KeyID(), Key: p.Key}
 	r := Receipt{Format: 1, ApprovalID: d.ApprovalID, DecidedAt: at, Card: d.Document, CardDigest: d.Digest, Digests: p.Cards,
-		Choice: d.Choice, Nonce: p.Nonce, RelyingParty: RelyingParty, Origin: p.Origin, Name: p.Name, Key: p.Key,
-		KeyPEM: key.PEM(), Fingerprint: key.Fingerprint(), Assertion: *p.Assertion}
+		Choice: d.Choice, Nonce: p.Nonce, By: p.By, Name: p.Name, Key: p.Key, KeyPEM: key.PEM(), Fingerprint: key.Fingerprint()}
+	if p.By == ByPasskey {
+		r.RelyingParty, r.Origin, r.Assertion = RelyingParty, p.Origin, p.Assertion
+	} else {
+		r.Signature = p.Signature
+	}
 	if !d.Until.IsZero() {
 		end := d.Until.UTC()
 		r.Until = &end
@@ -78,36 +85,48 @@ func NewReceipt(d Decided, at time.Time) (Receipt, error) {
 
 // ParseReceipt reads a receipt and checks everything in it but the log's proof.
 func ParseReceipt(text []byte) (r Receipt, err error) {
-	dec := json.NewDecoder(bytes.NewReader(text))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&r); err != nil {
+	if err := json.Unmarshal(text, &r); err != nil {
 		return r, fmt.Errorf("%w: %w", ErrReceipt, err)
 	}
-	if _, err := dec.Token(); err != io.EOF {
-		return r, fmt.Errorf("%w: something follows it", ErrReceipt)
+	if r.Until != nil { // which the passkey was asked about in UTC
+		end := r.Until.UTC()
+		r.Until = &end
+	}
+	if err := sameForAll(text, r); err != nil {
+		return r, fmt.Errorf("%w: %w", ErrReceipt, err)
 	}
 	if r.Format != 1 {
 		return r, fmt.Errorf("%w: it is of format %d", ErrReceipt, r.Format)
 	}
 	d := Decided{ApprovalID: r.ApprovalID, Digest: r.CardDigest, Document: r.Card, Choice: r.Choice,
-		Proven: Proven{By: ByPasskey, Nonce: r.Nonce, Cards: r.Digests, Name: r.Name, Origin: r.Origin, Key: r.Key, Assertion: &r.Assertion}}
+		Proven: Proven{By: r.By, Nonce: r.Nonce, Cards: r.Digests, Name: r.Name, Origin: r.Origin, Key: r.Key, Assertion: r.Assertion, Signature: r.Signature}}
 	if r.Until != nil {
 		d.Until = *r.Until
 	}
-	// What follows from the rest is made again. Only said are the passkey's name
+	// What follows from the rest is made again. Only said are the key's name
 	// and when the decision was recorded; the row's number stands in the log's proof.
 	again, err := NewReceipt(d, r.DecidedAt)
 	if err != nil {
 		return r, fmt.Errorf("%w: %w", ErrReceipt, err)
 	}
-	if !bytes.Equal(again.Challenge, r.Challenge) || again.KeyPEM != r.KeyPEM || again.Fingerprint != r.Fingerprint || again.RelyingParty != r.RelyingParty {
+	if !bytes.Equal(again.Challenge, r.Challenge) || again.KeyPEM != r.KeyPEM || again.Fingerprint != r.Fingerprint || again.RelyingParty != r.RelyingParty ||
+		again.Origin != r.Origin || again.Assertion != r.Assertion || !bytes.Equal(again.Signature, r.Signature) {
 		return r, fmt.Errorf("%w: its parts do not belong together", ErrReceipt)
 	}
+	return r, r.checkCard()
+}
+
+// checkCard checks that the card is the one that the receipt names, in the one
+// form that cards are written in.
+func (r Receipt) checkCard() error {
 	var card struct {
 		ApprovalID string `json:"approval_id"`
 	}
 	if err := json.Unmarshal([]byte(r.Card), &card); err != nil || card.ApprovalID != r.ApprovalID {
-		return r, fmt.Errorf("%w: its card is another one", ErrReceipt)
+		return fmt.Errorf("%w: its card is another one", ErrReceipt)
 	}
-	return r, nil
+	if written, err := canonical(json.RawMessage(r.Card)); err != nil || string(written) != r.Card {
+		return fmt.Errorf("%w: its card is not in the form of cards", ErrReceipt)
+	}
+	return nil
 }

@@ -13,7 +13,11 @@ import (
 
 func receiptOf(t testing.TB, a *yetttest.Authenticator) []byte {
 	t.Helper()
-	const card = `{"approval_id":"a_1"}`
+	return receiptFor(t, a, `{"approval_id":"a_1"}`)
+}
+
+func receiptFor(t testing.TB, a *yetttest.Authenticator, card string) []byte {
+	t.Helper()
 	d := approval.Decided{ApprovalID: "a_1", Digest: approval.Digest([]byte(card)), Document: card, Choice: approval.ChoiceUntil, Until: until.In(time.FixedZone("east", 3600))}
 	cards := []string{digest, d.Digest}
 	given := a.Get(approval.DecisionsMessage(cards, d.Choice, d.Until, nonce))
@@ -27,6 +31,26 @@ func receiptOf(t testing.TB, a *yetttest.Authenticator) []byte {
 		t.Fatal(err)
 	}
 	return text
+}
+
+// TestTheCardOfAReceiptSaysOneThing: a card whose members stand twice would be
+// read in two ways, so a receipt of it is refused though its signature holds.
+func TestTheCardOfAReceiptSaysOneThing(t *testing.T) {
+	a := yetttest.NewAuthenticator(origin)
+	for card, ok := range map[string]bool{
+		`{"approval_id":"a_1"}`:                      true,
+		`{"approval_id":"a_0","approval_id":"a_1"}`:  false,
+		`{"approval_id":"a_1","Approval_ID":"a_1"}`:  false,
+		`{"approval_id": "a_1"}`:                     false,
+		`{"approval_id":"a_1"}` + "\n":               false,
+		`{"z":{"x":1,"x":2},"approval_id":"a_1"}`:    false,
+		`{"approval_id":"a_1","z":[{"x":1,"x":2}]}`:  false,
+		`{"approval_id":"a_1","z":{"x":1,"y":[{}]}}`: true,
+	} {
+		if _, err := approval.ParseReceipt(receiptFor(t, a, card)); (err == nil) != ok {
+			t.Errorf("%s: %v", card, err)
+		}
+	}
 }
 
 // TestReceiptsSayOneThing: a receipt is read back as it is, and with anything
@@ -62,6 +86,13 @@ func TestReceiptsSayOneThing(t *testing.T) {
 		"another assertion":   {member(text, "assertion"), member(other, "assertion")},
 		"another format":      {`"format":1`, `"format":2`},
 		"something unknown":   {`"format":1`, `"format":1,"more":1`},
+		"a member twice":      {`"format":1`, `"format":1,"format":1`},
+		"one of two choices":  {`"choice":"until"`, `"choice":"deny","choice":"until"`},
+		"one of two, inside":  {`"credential_id":`, `"credential_id":"AAAA","credential_id":`},
+		"another case":        {`"choice":"until"`, `"Choice":"until"`},
+		"both cases":          {`"choice":"until"`, `"choice":"until","Choice":"once"`},
+		"another form of end": {`"until":"2026-11-30T21:00:00Z"`, `"until":"2026-11-30T22:00:00+01:00"`},
+		"a missing end":       {`"until":"2026-11-30T21:00:00Z",`, ``},
 		"something behind it": {`}`, `}`},
 	} {
 		changed := strings.Replace(text, change[0], change[1], 1)
@@ -77,10 +108,10 @@ func TestReceiptsSayOneThing(t *testing.T) {
 	}
 }
 
-func TestReceiptsAreOfPasskeysOnly(t *testing.T) {
+func TestReceiptsAreOfSignaturesOnly(t *testing.T) {
 	const card = `{"approval_id":"a_1"}`
 	d := approval.Decided{Digest: approval.Digest([]byte(card)), Document: card, Choice: approval.ChoiceOnce, Proven: approval.Proven{By: approval.ByPassphrase}}
-	if _, err := approval.NewReceipt(d, until); !errors.Is(err, approval.ErrNotPasskey) {
+	if _, err := approval.NewReceipt(d, until); !errors.Is(err, approval.ErrNotSigned) {
 		t.Error(err)
 	}
 }

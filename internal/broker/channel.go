@@ -66,6 +66,7 @@ type channel struct {
 	card     *approval.Item
 	reason   *wire.Reason              // why there was no card
 	repeats  map[string]*approval.Item // cards about equal unresolved actions, by digest
+	purposes map[string]string         // what was said when a capability was asked for; "" is the session's
 }
 
 func (b *Broker) serveChannel(conn *net.UnixConn) {
@@ -80,7 +81,7 @@ func (b *Broker) serveChannel(conn *net.UnixConn) {
 		return
 	}
 	ch := &channel{b: b, id: session.NewChannel(), conn: conn, peer: p, slot: make(chan struct{}, maxInFlight),
-		closed: make(chan struct{}), hashed: make(chan struct{}), repeats: map[string]*approval.Item{}}
+		closed: make(chan struct{}), hashed: make(chan struct{}), repeats: map[string]*approval.Item{}, purposes: map[string]string{}}
 	ch.operator = newOperator(b, ch)
 	defer p.Close()
 	if !b.register(ch) {

@@ -93,6 +93,10 @@ func (o *operator) manageProven(method string, m wire.Managed) (any, *wire.Error
 		work = func() (any, *wire.Error) { return managed(m, o.publicKey) }
 	case wire.MethodVaultSetSlot:
 		work = func() (any, *wire.Error) { return managed(m, o.setSlot) }
+	case wire.MethodKeychainSet:
+		work = func() (any, *wire.Error) { return managed(m, o.setKeychain) }
+	case wire.MethodKeychainRemove:
+		work = o.removeKeychain
 	case wire.MethodVaultBackup:
 		work = func() (any, *wire.Error) { return managed(m, o.backup) }
 	case wire.MethodLedgerExport:
@@ -106,6 +110,10 @@ func (o *operator) manageProven(method string, m wire.Managed) (any, *wire.Error
 	case wire.MethodPasskeyAdd:
 		work = func() (any, *wire.Error) {
 			return managed(m, func(r wire.PasskeyAdd) (any, *wire.Error) { return o.addPasskey(r, m.Proof.Nonce) })
+		}
+	case wire.MethodTouchIDAdd:
+		work = func() (any, *wire.Error) {
+			return managed(m, func(r wire.TouchIDAdd) (any, *wire.Error) { return o.addTouchID(r, m.Proof.Nonce) })
 		}
 	case wire.MethodPasskeyRemove:
 		work = func() (any, *wire.Error) { return managed(m, o.removePasskey) }

@@ -106,6 +106,8 @@ func (o *operator) proveDecision(r wire.ApproveAll, p *wire.Proof) (d approval.D
 		proven, fail = o.checkClick(r.Cards, p)
 	case p.Assertion != nil:
 		proven, fail = o.checkPasskey(wire.MethodApprovalApprove, message, p)
+	case p.TouchID != nil:
+		proven, fail = o.checkTouchID(wire.MethodApprovalApprove, message, p)
 	default:
 		proven = approval.Proven{By: approval.ByPassphrase}
 		fail = o.checkMAC(wire.MethodApprovalApprove, message, p)
@@ -116,7 +118,7 @@ func (o *operator) proveDecision(r wire.ApproveAll, p *wire.Proof) (d approval.D
 	if r.Choice != approval.ChoiceOnce && r.Choice != approval.ChoiceUntil || r.Choice == approval.ChoiceOnce && !r.Until.IsZero() {
 		return d, proven, wire.Errorf(wire.CodeBadRequest, "choice must be once, or until with a time")
 	}
-	if proven.By == approval.ByPasskey || len(digests) > 1 {
+	if proven.Signed() || len(digests) > 1 {
 		proven.Cards = digests
 	}
 	return approval.Decision{Choice: r.Choice, Until: r.Until}, proven, nil

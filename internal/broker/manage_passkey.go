@@ -39,7 +39,9 @@ func (o *operator) passkeyChallenge() *wire.PasskeyChallenge {
 		return c
 	}
 	for _, a := range known {
-		c.IDs = append(c.IDs, a.ID)
+		if a.Kind == "" {
+			c.IDs = append(c.IDs, a.ID)
+		}
 	}
 	return c
 }
@@ -80,7 +82,7 @@ func (b *Broker) verifyPasskey(message []byte, p *wire.Proof) (approval.Proven, 
 	if err != nil {
 		return proven, err
 	}
-	i := slices.IndexFunc(known, func(k vault.Approver) bool { return bytes.Equal(k.ID, a.CredentialID) })
+	i := slices.IndexFunc(known, func(k vault.Approver) bool { return k.Kind == "" && bytes.Equal(k.ID, a.CredentialID) })
 	if i < 0 {
 		return proven, errNotEnrolled
 	}
@@ -119,7 +121,7 @@ func staleNonce() *wire.Error {
 // for these the row says only which passkey it was.
 func (o *operator) checkPasskeyAct(method string, m wire.Managed) *wire.Error {
 	switch method {
-	case wire.MethodVaultSetSlot, wire.MethodPasskeyAdd:
+	case wire.MethodVaultSetSlot, wire.MethodKeychainSet, wire.MethodPasskeyAdd, wire.MethodTouchIDAdd:
 		e := wire.Errorf(wire.CodeProofRequired, "What opens the vault, and who may approve, is changed with the passphrase only.")
 		e.NextStep = "Prove with the passphrase or the recovery code."
 		return e
@@ -153,7 +155,7 @@ func (o *operator) listPasskeys() (any, *wire.Error) {
 		return l, nil
 	}
 	for _, a := range known {
-		l.Items = append(l.Items, wire.Passkey{Name: a.Name, ID: a.ID, AddedAt: a.AddedAt, Transports: append([]string{}, a.Transports...),
+		l.Items = append(l.Items, wire.Passkey{Kind: a.Kind, Name: a.Name, ID: a.ID, AddedAt: a.AddedAt, Transports: append([]string{}, a.Transports...),
 			Fingerprint: approval.Passkey{ID: a.ID, Key: a.Key}.Fingerprint()})
 	}
 	return l, nil
@@ -195,7 +197,7 @@ func (o *operator) addPasskey(r wire.PasskeyAdd, nonce string) (any, *wire.Error
 	return wire.Passkey{Name: a.Name, ID: a.ID, Fingerprint: k.Fingerprint(), Transports: append([]string{}, a.Transports...), AddedAt: a.AddedAt}, nil
 }
 
-// removePasskey takes a passkey back, and with it what proofs have opened and
+// removePasskey takes a passkey, or a Touch ID key, back, and with it what proofs have opened and
 // the challenges that wait for an answer. It takes a proof although it narrows:
 // whoever drives the person back to the passphrase may be waiting for it.
 func (o *operator) removePasskey(r wire.PasskeyName) (any, *wire.Error) {
@@ -207,12 +209,16 @@ func (o *operator) removePasskey(r wire.PasskeyName) (any, *wire.Error) {
 		return nil, o.passkeyFailed("removing a passkey", err)
 	}
 	request := map[string]any{"name": clip(r.Name)}
+	row := "passkey.removed"
 	for _, a := range known {
 		if a.Name == r.Name {
 			request["credential_id"] = approval.Bytes(a.ID)
+			if a.Kind == vault.KindTouchID {
+				row = "touchid.removed"
+			}
 		}
 	}
-	o.narrow("passkey.removed", request)
+	o.narrow(row, request)
 	for _, other := range o.b.everyOperator() {
 		other.forgetProofs()
 	}
@@ -223,9 +229,9 @@ func (o *operator) passkeyFailed(doing string, err error) *wire.Error {
 	fail := o.vaultFailed(doing, err)
 	switch {
 	case errors.Is(err, vault.ErrApproverThere):
-		return wire.Errorf(wire.CodeBadRequest, "There is a passkey of this name, or this one is there already.")
+		return wire.Errorf(wire.CodeBadRequest, "There is a passkey or a Touch ID key of this name, or this one is there already.")
 	case errors.Is(err, vault.ErrNoApprover):
-		fail = wire.Errorf(wire.CodeBadRequest, "There is no such passkey.")
+		fail = wire.Errorf(wire.CodeBadRequest, "There is no such passkey or Touch ID key.")
 		fail.NextStep = "List them: yett passkey list."
 	}
 	return fail

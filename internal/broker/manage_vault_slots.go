@@ -2,6 +2,7 @@ package broker
 
 import (
 	"bytes"
+	"errors"
 	"runtime/debug"
 
 	"github.com/yett-broker/yett/internal/approval"
@@ -36,13 +37,47 @@ func (o *operator) setSlot(r wire.SlotSet) (any, *wire.Error) {
 		o.row("slot.set", request, map[string]any{"code": fail.Code, "message": fail.Message, "changed": set})
 		return nil, fail
 	}
+	return b.renewed(), nil
+}
+
+// renewed saves the vault once more, so that its previous generation on the disk
+// does not open with what was valid before either.
+func (b *Broker) renewed() wire.SlotWasSet {
 	done := wire.SlotWasSet{}
 	if err := b.Vault.Renew(); err != nil {
 		b.Log.Error("saving the vault once more", "error", err)
 		done.Warning = "The previous generation of the vault still lies on the disk and opens with what was valid before; the next change replaces it."
 	}
 	done.Generation = b.Vault.Generation()
-	return done, nil
+	return done
+}
+
+// setKeychain lets a share of the login keychain open the vault. It proves
+// nothing, so no proof is void by it.
+func (o *operator) setKeychain(r wire.KeychainSet) (any, *wire.Error) {
+	defer clear(r.UnlockKey)
+	return o.changeKeychain("slot.set", func() error { return o.b.Vault.SetKeychain(r.Salt, r.UnlockKey) })
+}
+
+func (o *operator) removeKeychain() (any, *wire.Error) {
+	return o.changeKeychain("slot.removed", o.b.Vault.RemoveKeychain)
+}
+
+// changeKeychain changes the keychain slot. The row comes first.
+func (o *operator) changeKeychain(kind string, change func() error) (any, *wire.Error) {
+	request := map[string]any{"slot": vault.SlotKeychain}
+	if fail := o.row(kind, request, nil); fail != nil {
+		return nil, fail
+	}
+	if err := change(); err != nil {
+		fail := o.vaultFailed("changing the keychain slot", err)
+		if errors.Is(err, vault.ErrNoKeychain) {
+			fail = wire.Errorf(wire.CodeBadRequest, "The vault has no keychain slot.")
+		}
+		o.row(kind, request, map[string]any{"code": fail.Code, "message": fail.Message})
+		return nil, fail
+	}
+	return o.b.renewed(), nil
 }
 
 // slotHas reports whether the vault's slot was made with s.

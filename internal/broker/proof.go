@@ -75,6 +75,9 @@ func (o *operator) checkProof(method string, m wire.Managed) *wire.Error {
 	if m.Proof.Assertion != nil {
 		return o.checkPasskeyAct(method, m)
 	}
+	if m.Proof.TouchID != nil {
+		return o.checkTouchIDAct(method, m)
+	}
 	return o.checkMAC(method, approval.ProofMessage(method, m.Request, m.Proof.Nonce), m.Proof)
 }
 

@@ -174,7 +174,7 @@ func groupOf(kind string) string {
 	switch {
 	case kind == "intent", kind == "outcome", kind == "queued", kind == "operation.resolved":
 		return "actions"
-	case kind == "decision", kind == "clicks.opened", kind == "proof.passkey":
+	case kind == "decision", kind == "clicks.opened", area == "proof":
 		return "decisions"
 	case kind == "refused", kind == "denied", strings.HasSuffix(kind, ".refused"):
 		return "refusals"

@@ -90,7 +90,7 @@ func TestTheWholeWayByPasskey(t *testing.T) {
 	if op := agent.MustAct("http:demo.read", map[string]any{"method": "GET", "path": "/v1/x"}); op.State != "completed" {
 		t.Fatalf("%+v", op)
 	}
-	if r := s.Must("audit", "verify", "--rows"); !strings.Contains(r.Stdout, "1 act by passkey checked again") {
+	if r := s.Must("audit", "verify", "--rows"); !strings.Contains(r.Stdout, "1 act by signature checked again") {
 		t.Errorf("audit verify: %s", r.Stdout)
 	}
 	page.goTo(s.url(""))

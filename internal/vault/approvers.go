@@ -9,10 +9,15 @@ import (
 	"unicode/utf8"
 )
 
-// Approver is a passkey whose answers count as the person's proof. Its public
-// key lies in the sealed part of the vault, so that nobody adds one who could
-// not open the vault.
+// KindTouchID is the kind of an approver whose signatures count after a finger on
+// this Mac; passkeys have none.
+const KindTouchID = "touchid"
+
+// Approver is a passkey, or a Touch ID key, whose answers count as the person's
+// proof. Its public key lies in the sealed part of the vault, so that nobody adds
+// one who could not open the vault.
 type Approver struct {
+	Kind       string    `json:"kind,omitempty"`
 	Name       string    `json:"name"`
 	ID         []byte    `json:"credential_id"`
 	Key        []byte    `json:"public_key"` // COSE
@@ -27,13 +32,13 @@ const (
 )
 
 var (
-	ErrApproverThere = errors.New("there is a passkey of this name, or this one is there already")
-	ErrNoApprover    = errors.New("there is no such passkey")
+	ErrApproverThere = errors.New("there is an approver of this name, or this one is there already")
+	ErrNoApprover    = errors.New("there is no such approver")
 	// ErrCounted: a passkey's count of signatures was there already.
 	ErrCounted = errors.New("the passkey's counter went back")
 )
 
-// Approvers lists the passkeys in the order in which they were added.
+// Approvers lists them in the order in which they were added.
 func (v *Vault) Approvers() ([]Approver, error) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -43,7 +48,7 @@ func (v *Vault) Approvers() ([]Approver, error) {
 	return slices.Clone(v.open.content.Approvers), nil
 }
 
-// AddApprover adds a passkey. Called only with the person's proof.
+// AddApprover adds one. Called only with the person's proof.
 func (v *Vault) AddApprover(a Approver) error {
 	if err := a.check(); err != nil {
 		return err
@@ -63,7 +68,7 @@ func (v *Vault) AddApprover(a Approver) error {
 	})
 }
 
-// RemoveApprover removes a passkey by its name. What opens the vault stays as
+// RemoveApprover removes one by its name. What opens the vault stays as
 // it is, so a proof by passphrase is always left.
 func (v *Vault) RemoveApprover(name string) error {
 	return v.change(func(_ *opened, d *draft) error {
@@ -100,14 +105,16 @@ func (v *Vault) CountApprover(id []byte, count uint32) error {
 
 func (a *Approver) check() error {
 	switch {
+	case a.Kind != "" && a.Kind != KindTouchID:
+		return errors.New("an approver of an unknown kind")
 	case a.Name == "" || len(a.Name) > 64 || !utf8.ValidString(a.Name):
-		return errors.New("a passkey's name has 1 to 64 bytes of text")
+		return errors.New("an approver's name has 1 to 64 bytes of text")
 	case len(a.ID) == 0 || len(a.ID) > 1023:
-		return errors.New("a passkey's id has 1 to 1023 bytes")
+		return errors.New("an approver's id has 1 to 1023 bytes")
 	case len(a.Key) == 0 || len(a.Key) > maxApproverField:
-		return fmt.Errorf("a passkey's public key has 1 to %d bytes", maxApproverField)
+		return fmt.Errorf("an approver's public key has 1 to %d bytes", maxApproverField)
 	case len(a.Transports) > 8 || slices.ContainsFunc(a.Transports, func(t string) bool { return len(t) > 32 || !utf8.ValidString(t) }):
-		return errors.New("a passkey has at most 8 transports of 32 bytes")
+		return errors.New("an approver has at most 8 transports of 32 bytes")
 	}
 	return nil
 }

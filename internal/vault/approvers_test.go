@@ -23,7 +23,7 @@ func TestApproversLieInTheSealedPart(t *testing.T) {
 	v, m := newVault(t)
 	must(t, v.AddApprover(laptop()))
 	key := laptop()
-	key.Name, key.ID, key.Count = "key", []byte("id of the key"), 7
+	key.Kind, key.Name, key.ID, key.Count = KindTouchID, "key", []byte("id of the key"), 7
 	must(t, v.AddApprover(key))
 	must(t, v.SetLedgerHead([]byte("head")))
 	image, err := durable.ReadFile(filepath.Join(v.dir, FileName), maxFile)
@@ -69,6 +69,7 @@ func TestApproversAreTheirOwn(t *testing.T) {
 		"no key":         func(a *Approver) { a.Key = nil },
 		"a long key":     func(a *Approver) { a.Key = make([]byte, 2049) },
 		"no text":        func(a *Approver) { a.Name = "\xff" },
+		"an odd kind":    func(a *Approver) { a.Kind = "key" },
 		"much transport": func(a *Approver) { a.Transports = make([]string, 9) },
 	} {
 		a := laptop()

@@ -130,13 +130,13 @@ func parseHeader(b []byte) (*header, error) {
 		return nil, fmt.Errorf("%d slots", len(h.Slots))
 	}
 	for i, s := range h.Slots {
-		if s.Name != SlotPassphrase && s.Name != SlotRecovery {
+		if s.Name != SlotPassphrase && s.Name != SlotRecovery && s.Name != SlotKeychain {
 			return nil, errors.New("a slot of an unknown name")
 		}
 		if h.slot(s.Name) != &h.Slots[i] {
 			return nil, errors.New("two slots of one name")
 		}
-		if err := s.KDF.check(); err != nil {
+		if err := s.checkKDF(); err != nil {
 			return nil, err
 		}
 		if err := s.checkSizes(); err != nil {
@@ -144,6 +144,13 @@ func parseHeader(b []byte) (*header, error) {
 		}
 	}
 	return &h, nil
+}
+
+func (s *sealedSlot) checkKDF() error {
+	if s.Name == SlotKeychain {
+		return s.KDF.checkShare()
+	}
+	return s.KDF.check()
 }
 
 // checkVersion1 refuses what version 1 did not have.

@@ -35,6 +35,21 @@ func (k *keyring) clone() *keyring {
 	return c
 }
 
+// withSlot is the same keys with room for the approval key of one slot more.
+func (k *keyring) withSlot() *keyring {
+	c := &keyring{mem: newLockedMemory(len(k.mem.bytes) + keySize)}
+	copy(c.mem.bytes, k.mem.bytes)
+	return c
+}
+
+// withoutSlot is the same keys without the approval key of one slot.
+func (k *keyring) withoutSlot(slot int) *keyring {
+	c := &keyring{mem: newLockedMemory(len(k.mem.bytes) - keySize)}
+	n := copy(c.mem.bytes, k.mem.bytes[:(3+slot)*keySize])
+	copy(c.mem.bytes[n:], k.mem.bytes[(4+slot)*keySize:])
+	return c
+}
+
 func (k *keyring) equal(o *keyring) bool { return bytes.Equal(k.mem.bytes, o.mem.bytes) }
 
 // destroy wipes the keys. The keyring must not be used again.

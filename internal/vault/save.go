@@ -23,6 +23,12 @@ type draft struct {
 	content *content // belongs to the draft
 }
 
+// replaceKeys gives the draft other keys, of more slots or fewer.
+func (d *draft) replaceKeys(k *keyring) {
+	d.keys.destroy()
+	d.keys = k
+}
+
 // change makes, saves and then publishes one change. While it is on its way to
 // disk, readers see the old state and Lock works at once.
 func (v *Vault) change(edit func(o *opened, d *draft) error) error {
@@ -53,13 +59,13 @@ func (v *Vault) prepare(edit func(o *opened, d *draft) error) (d *draft, old, ne
 	if v.open == nil {
 		return nil, nil, nil, ErrLocked
 	}
-	keys := v.open.keys.clone()
+	made := &draft{header: v.file.header, keys: v.open.keys.clone(), content: v.open.content.clone()}
 	defer func() {
 		if err != nil {
-			keys.destroy()
+			made.keys.destroy()
 		}
 	}()
-	d = &draft{header: v.file.header, keys: keys, content: v.open.content.clone()}
+	d = made
 	d.header.Slots = append([]sealedSlot(nil), d.header.Slots...)
 	d.header.Generation++
 	if err := edit(v.open, d); err != nil {

@@ -46,6 +46,9 @@ func (v *Vault) Slots() []Slot {
 // The data key is replaced too, so that whoever knows the old passphrase and
 // has an old copy of the file cannot open a later one with it.
 func (v *Vault) SetSlot(name string, kdf KDF, keys *Keys) error {
+	if name == SlotKeychain { // a share is no passphrase: SetKeychain
+		return fmt.Errorf("no slot %q for a passphrase", name)
+	}
 	if err := kdf.check(); err != nil {
 		return err
 	}
@@ -144,7 +147,7 @@ func (s *sealedSlot) unwrap(unlockKey []byte) ([]byte, error) {
 }
 
 func (s *sealedSlot) checkSizes() error {
-	if s.Public == nil && len(s.Wrapped) == boxSize || len(s.Public) == publicSize && len(s.Wrapped) == sealedSize {
+	if s.Public == nil && s.Name != SlotKeychain && len(s.Wrapped) == boxSize || len(s.Public) == publicSize && len(s.Wrapped) == sealedSize {
 		return nil
 	}
 	return errors.New("a slot's key of a wrong size")

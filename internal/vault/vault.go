@@ -42,6 +42,9 @@
 // "yett-vault/2 slot " and the slot's name. So the data key can be replaced
 // without asking for what opens the other slots.
 //
+// A vault may have a third slot, keychain: its salt and form belong to a random
+// share instead of a passphrase, see SlotKeychain.
+//
 // The payload is, in the clear: the root key, the audit private key and one
 // approval key for each slot in the header's order (32 bytes each), and then a
 // JSON object, again with exactly one encoding, of the applied policy, the
@@ -83,7 +86,7 @@ var (
 	ErrBusy     = errors.New("another process is writing the vault")
 )
 
-// Names in the vault's directory, and the names of the two slots.
+// Names in the vault's directory, and the names of the slots that every vault has.
 const (
 	FileName = "vault.yett"
 	lockName = "vault.lock"

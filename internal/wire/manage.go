@@ -54,13 +54,14 @@ type Managed struct {
 }
 
 // Proof shows that the person is there: an HMAC under the approval key over
-// ProofMessage, or the answer of a passkey to its hash. A decision by a click
-// has neither.
+// ProofMessage, or the answer of a passkey to its hash, or a Touch ID key's
+// signature over that. A decision by a click has none of them.
 type Proof struct {
-	Nonce     string     `json:"nonce"` // from vault.challenge, used once, bound to the channel
-	MAC       []byte     `json:"mac,omitempty" wire:"optional"`
-	Assertion *Assertion `json:"assertion,omitempty" wire:"optional"`
-	Click     bool       `json:"click,omitempty" wire:"optional"`
+	Nonce     string            `json:"nonce"` // from vault.challenge, used once, bound to the channel
+	MAC       []byte            `json:"mac,omitempty" wire:"optional"`
+	Assertion *Assertion        `json:"assertion,omitempty" wire:"optional"`
+	TouchID   *TouchIDSignature `json:"touchid,omitempty" wire:"optional"`
+	Click     bool              `json:"click,omitempty" wire:"optional"`
 }
 
 // Status answers broker.status. Up to Sessions its members belong to

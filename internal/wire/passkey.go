@@ -7,6 +7,7 @@ const (
 	MethodPasskeyList   = "passkey.list"
 	MethodPasskeyAdd    = "passkey.add"
 	MethodPasskeyRemove = "passkey.remove"
+	MethodTouchIDAdd    = "touchid.add" // listed and removed as passkeys are
 	MethodApproveAll    = "approval.approve_all"
 	MethodApprovalClick = "approval.click" // lets this console session decide by a click for a while
 )
@@ -20,8 +21,12 @@ type Assertion struct {
 	Signature         []byte `json:"signature"`
 }
 
-// Passkey is one that may prove. Only its id stands where no proof was given.
+// KindTouchID is the kind of a Touch ID key in a list of passkeys.
+const KindTouchID = "touchid"
+
+// Passkey is one that may prove, or a Touch ID key.
 type Passkey struct {
+	Kind        string    `json:"kind,omitempty" wire:"optional"` // touchid; a passkey has none
 	Name        string    `json:"name"`
 	ID          []byte    `json:"credential_id"`
 	Fingerprint string    `json:"public_key_sha256"`
@@ -45,6 +50,20 @@ type PasskeyAdd struct {
 	ClientData  []byte   `json:"client_data_json"`
 	Attestation []byte   `json:"attestation_object"`
 	Transports  []string `json:"transports,omitempty" wire:"optional"`
+}
+
+// TouchIDSignature is by a Touch ID key, over the challenge of a proof's message.
+type TouchIDSignature struct {
+	KeyID     []byte `json:"key_id"`
+	Signature []byte `json:"signature"`
+}
+
+// TouchIDAdd is a new Touch ID key: its Ed25519 public key, and its signature over
+// the challenge of the proof's own nonce. The proof is by the passphrase.
+type TouchIDAdd struct {
+	Name      string `json:"name"`
+	PublicKey []byte `json:"public_key"`
+	Signature []byte `json:"signature"`
 }
 
 // PasskeyName names one.

@@ -2,9 +2,18 @@ package wire
 
 // Methods of the vault's own care.
 const (
-	MethodVaultSetSlot = "vault.set_slot" // another passphrase, or another recovery code
-	MethodVaultBackup  = "vault.backup"
+	MethodVaultSetSlot   = "vault.set_slot"     // another passphrase, or another recovery code
+	MethodKeychainSet    = "vault.set_keychain" // adds the keychain slot, or gives it another share
+	MethodKeychainRemove = "vault.remove_keychain"
+	MethodVaultBackup    = "vault.backup"
 )
+
+// KeychainSet gives the keychain slot the key of a share: its salt, and the unlock
+// key that share and salt make. The share itself is not sent.
+type KeychainSet struct {
+	Salt      []byte `json:"salt"`
+	UnlockKey []byte `json:"unlock_key"`
+}
 
 // SlotSet gives a slot other keys. The passphrase or code that they were
 // derived from is never sent.

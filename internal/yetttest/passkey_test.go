@@ -52,7 +52,7 @@ func TestPasskeyReceipt(t *testing.T) {
 	if len(rows) != 2 {
 		t.Fatalf("decisions in rows %v", rows)
 	}
-	if r := b.Must("audit", "verify", "--rows"); !strings.Contains(r.Stdout, "2 acts by passkey checked again") {
+	if r := b.Must("audit", "verify", "--rows"); !strings.Contains(r.Stdout, "2 acts by signature checked again") {
 		t.Errorf("audit verify: %s", r.Stdout)
 	}
 	file := filepath.Join(t.TempDir(), "receipt.json")
