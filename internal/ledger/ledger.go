@@ -368,6 +368,9 @@ func (l *Ledger) release() error {
 	if l.writeDB != nil {
 		errs = append(errs, l.writeDB.Close())
 	}
+	if l.w != nil {
+		errs = append(errs, l.w.watch.close())
+	}
 	errs = append(errs, l.place.release())
 	return errors.Join(errs...)
 }

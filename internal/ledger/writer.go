@@ -67,7 +67,7 @@ func newWriter(l *Ledger, to *recipient) (*writer, error) {
 		return nil, explain(err)
 	}
 	if err = w.start(ctx, to); err != nil {
-		return nil, errors.Join(explain(err), w.close())
+		return nil, errors.Join(explain(err), w.close(), w.watch.close())
 	}
 	return w, nil
 }
@@ -108,7 +108,7 @@ func (w *writer) start(ctx context.Context, to *recipient) error {
 	w.next = lastRow + 1
 	d.through.Store(lastRow)
 	w.l.entries.Store(lastRow)
-	return w.watch.open(w.l.readDB)
+	return w.watch.open(w.l.place.database())
 }
 
 // startTree reads where the tree of the rows goes on. Nodes that somebody
@@ -137,9 +137,8 @@ func (w *writer) startTree(ctx context.Context, size int64) (err error) {
 	return err
 }
 
-// close lets go of everything; the drain does not run any more.
+// close lets go of everything but the watch; the drain does not run any more.
 func (w *writer) close() error {
-	w.watch.close()
 	return errors.Join(w.journal.close(), w.drain.stmt.close(), w.drain.conn.Close())
 }
 
