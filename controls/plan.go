@@ -35,20 +35,24 @@ type work struct {
 func (p *plan) try(ctx context.Context, rows []control) ([]result, error) {
 	found := make([][]result, len(rows))
 	queues := map[string][]work{}
+	seen := 0
 	for i, c := range rows {
 		row, err := p.seen.meaning(p.root, c)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", c.room, c.Name, err)
+		if err != nil { // the row does not fit the tree any more
+			found[i] = c.results(func(string) (bool, string) { return false, err.Error() })
+			p.say("%s: %s: %v\n", c.room, c.Name, err)
+			continue
 		}
 		if before, ok := p.seen.seen[row]; ok {
 			found[i] = before
+			seen++
 			continue
 		}
 		queues[c.Package] = append(queues[c.Package], work{c, i, row})
 		p.all++
 	}
-	if p.all < len(rows) {
-		p.say("%d of %d rows were seen before\n", len(rows)-p.all, len(rows))
+	if seen > 0 {
+		p.say("%d of %d rows were seen before\n", seen, len(rows))
 	}
 	before := map[string]map[string]string{}
 	err := p.eachPackage(ctx, queues, func(ctx context.Context, pkg string, w []work) error {

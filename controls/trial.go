@@ -76,22 +76,28 @@ func (p *plan) tryUnchanged(ctx context.Context, pkg string, rows []work) (map[s
 // tryRow removes one control and runs its tests.
 func tryRow(ctx context.Context, root string, c control, before map[string]string) []result {
 	ends, err := runChanged(ctx, root, c)
-	var results []result
-	for _, name := range c.Tests {
-		r := result{Room: c.room, Control: c.Name, Test: name}
-		switch {
+	return c.results(func(test string) (failedThere bool, why string) {
+		switch end := ends[test]; {
 		case err != nil:
-			r.Why = err.Error()
-		case before[name] != passed:
-			r.Why = "as the tree stands it " + before[name]
-		case ends[name] == failed || ends[name] == crashed:
-			r.Failed = true
+			return false, err.Error()
+		case before[test] != passed:
+			return false, "as the tree stands it " + before[test]
+		case end == failed || end == crashed:
+			return true, ""
 		default:
-			r.Why = ends[name]
+			return false, end
 		}
-		results = append(results, r)
+	})
+}
+
+// results are those of a row's tests, in their order.
+func (c control) results(of func(test string) (failed bool, why string)) []result {
+	var all []result
+	for _, test := range c.Tests {
+		did, why := of(test)
+		all = append(all, result{Room: c.room, Control: c.Name, Test: test, Failed: did, Why: why})
 	}
-	return results
+	return all
 }
 
 // runChanged runs the tests of a row on a tree without the control.
