@@ -55,6 +55,27 @@ func settleAccess(s *session.Session, wanted []string, first bool, d approval.De
 	s.Activate()
 }
 
+// keepPurpose notes what an agent said that it wants capabilities for, so that
+// the card of an action can repeat it.
+func (ch *channel) keepPurpose(capabilities []string, purpose string) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	for _, c := range capabilities {
+		ch.purposes[c] = purpose
+	}
+}
+
+// purposeOf is what was said when a capability was last asked for, or else when
+// the session was opened.
+func (ch *channel) purposeOf(capability string) string {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	if said := ch.purposes[capability]; said != "" {
+		return said
+	}
+	return ch.purposes[""]
+}
+
 // fileOperationCard puts the card for one action into the queue. When the
 // queue takes none it returns the reason.
 func (ch *channel) fileOperationCard(op *operation, note string) (*approval.Item, *action.Refusal) {
@@ -66,7 +87,7 @@ func (ch *channel) fileOperationCard(op *operation, note string) (*approval.Item
 	digest := hexOf(op.record.Digest)
 	item, err := b.queue.File(approval.Proposal{
 		Caller: op.subject, Equal: "action\n" + digest + note, NoKey: op.subject + "\n" + digest, SessionID: s.ID,
-		Verified: ch.verifiedOf(s), Claimed: approval.ClaimedOf(s.Caller, ""),
+		Verified: ch.verifiedOf(s), Claimed: approval.ClaimedOf(s.Caller, ch.purposeOf(op.request.Capability)),
 		Granting: approval.Granting{Unit: action.UnitOperation, LongestEnd: s.Status().ExpiresAt, Note: note,
 			Capabilities: []approval.Capability{cardCapability(open.policy, op.request.Capability)}},
 		Request: approval.NewRequest(op.id, op.request),

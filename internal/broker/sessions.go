@@ -70,6 +70,7 @@ func (ch *channel) begin(s *session.Session, p *access.Policy, wanted []string, 
 	defer cancel()
 	row := sessionRow("session.opened", s)
 	ch.verified, ch.claimed = briefPart(s), marshal(s.Caller.Claims)
+	ch.keepPurpose(append([]string{""}, wanted...), purpose)
 	row.Claimed = marshal(approval.ClaimedOf(s.Caller, purpose))
 	row.Request = marshal(map[string]any{"capabilities": wanted})
 	if _, err := b.Ledger.Append(ctx, row); err != nil {
@@ -109,6 +110,7 @@ func (ch *channel) requestAccess(s *session.Session, m wire.AccessRequest) (any,
 	if len(missing) == 0 {
 		return ch.sessionResult(s), nil
 	}
+	ch.keepPurpose(missing, m.Purpose)
 	if fail := ch.fileAccessCard(s, open.policy, missing, m.Purpose, false); fail != nil {
 		return nil, fail
 	}

@@ -122,3 +122,34 @@ func TestH7_RowsKeepTheirPartsApart(t *testing.T) {
 		t.Errorf("%d rows with claims, %d with requests", claimed, asked)
 	}
 }
+
+// TestACardOfOneActionRepeatsThePurpose: where a person decides about an action
+// stands what the agent said it wants the capability for, as a claim: what it
+// said last for this one, or else what it said of the whole session.
+func TestACardOfOneActionRepeatsThePurpose(t *testing.T) {
+	up := StartUpstream(t, canary)
+	b := Start(t, up.Access(), "demo", canary)
+	c := b.Open()
+	c.Must(wire.MethodSessionOpen, map[string]any{"nonce": c.Hello.Nonce, "capabilities": []string{"http:demo.each"}, "purpose": "tidy up"}, &c.Session)
+	b.Approve(b.WaitCard(), "--for", "1h")
+	wants := func(path, purpose string) {
+		t.Helper()
+		var op Operation
+		c.Must(wire.MethodActionRequest, c.Next(map[string]any{"capability": "http:demo.each", "action": get(path)}), &op)
+		card := b.CardOf(op.Pending.ApprovalID)
+		var said struct {
+			Claimed struct{ Purpose string }
+		}
+		if must(t, json.Unmarshal(card.Card, &said)); said.Claimed.Purpose != purpose {
+			t.Errorf("the card of %s says %q, not %q", path, said.Claimed.Purpose, purpose)
+		}
+		if shown := b.Must("pending", card.ApprovalID).Stdout; !strings.Contains(shown, "“"+purpose+"”") {
+			t.Errorf("on a terminal:\n%s", shown)
+		}
+		b.Must("deny", card.ApprovalID)
+	}
+	wants("/each/1", "tidy up")
+	c.Must(wire.MethodAccessRequest, c.Next(map[string]any{"capabilities": []string{"http:demo.write"}, "purpose": "something else"}), nil)
+	b.Must("deny", b.WaitCard().ApprovalID)
+	wants("/each/2", "tidy up")
+}
