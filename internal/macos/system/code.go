@@ -116,7 +116,7 @@ func (c *Code) guest(t macos.Token) (ref, error) {
 		return 0, err
 	}
 	defer c.cf.release(data)
-	attributes, err := c.cf.newDictionary(constant(c.guestAudit), data)
+	attributes, err := c.cf.newDictionary(entry{constant(c.guestAudit), data})
 	if err != nil {
 		return 0, err
 	}

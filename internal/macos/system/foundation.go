@@ -77,10 +77,17 @@ func (c *foundation) newString(s string) (ref, error) {
 	return 0, errNoMemory
 }
 
-// newDictionary makes a dictionary of one entry, which the caller releases. It
-// retains key and value.
-func (c *foundation) newDictionary(key, value ref) (ref, error) {
-	if r := c.dictCreate(0, &key, &value, 1, c.keyCallbacks, c.valueCallbacks); r != 0 {
+// entry is one of a dictionary.
+type entry struct{ key, value ref }
+
+// newDictionary makes a dictionary, which the caller releases. It retains keys
+// and values.
+func (c *foundation) newDictionary(entries ...entry) (ref, error) {
+	keys, values := make([]ref, len(entries)), make([]ref, len(entries))
+	for i, e := range entries {
+		keys[i], values[i] = e.key, e.value
+	}
+	if r := c.dictCreate(0, unsafe.SliceData(keys), unsafe.SliceData(values), len(entries), c.keyCallbacks, c.valueCallbacks); r != 0 {
 		return r, nil
 	}
 	return 0, errNoMemory
@@ -113,6 +120,11 @@ func (c *foundation) data(dict, key ref) ([]byte, error) {
 	if r == 0 {
 		return nil, nil
 	}
+	return c.bytes(r)
+}
+
+// bytes copies the bytes of an object.
+func (c *foundation) bytes(r ref) ([]byte, error) {
 	if c.typeOf(r) != c.dataType() {
 		return nil, errors.New("bytes are of another type")
 	}

@@ -84,20 +84,35 @@ func (l library) bind(bindings []binding) error {
 // sorted. A test holds them against a kept list.
 func Symbols() map[string][]string {
 	k, c, s, p, w := &Kernel{}, &foundation{}, &Code{}, &Power{}, &Screen{}
+	t, o, items := &TouchID{}, &runtimeOfObjC{}, &Keychain{}
 	return map[string][]string{
-		LibSystem:      names(append(k.bindings(), p.queueBindings()...)),
-		CoreFoundation: names(append(c.bindings(), w.booleanBindings()...)),
-		Security:       names(s.bindings()),
+		LibSystem:      names(k.bindings(), p.queueBindings(), t.blockSymbols()),
+		CoreFoundation: names(c.bindings(), w.booleanBindings(), items.truth()),
+		Security:       names(s.bindings(), items.bindings()),
+		LibObjC:        names(o.bindings()),
 		IOKit:          names(p.bindings()),
 		CoreGraphics:   names(w.bindings()),
 	}
 }
 
-func names(bindings []binding) []string {
+// Messages are the methods of Objective-C that are called, by class, sorted. The
+// class LAContext is of LocalAuthentication.
+func Messages() map[string][]string {
+	all, t := map[string][]string{}, &TouchID{}
+	for class, methods := range map[string][]method{"LAContext": t.contextMethods(), "NSError": t.errorMethods()} {
+		for _, m := range methods {
+			all[class] = append(all[class], m.name)
+		}
+		slices.Sort(all[class])
+	}
+	return all
+}
+
+func names(bindings ...[]binding) []string {
 	var list []string
-	for _, b := range bindings {
+	for _, b := range slices.Concat(bindings...) {
 		list = append(list, b.name)
 	}
 	slices.Sort(list)
-	return list
+	return slices.Compact(list) // each form of objc_msgSend is a binding
 }

@@ -2,6 +2,7 @@ package system
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -175,9 +176,15 @@ func TestSymbols(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got strings.Builder
-	for _, library := range []string{LibSystem, CoreFoundation, Security, IOKit, CoreGraphics} {
+	for _, library := range []string{LibSystem, CoreFoundation, Security, LibObjC, IOKit, CoreGraphics} {
 		got.WriteString(library + "\n")
 		for _, name := range Symbols()[library] {
+			got.WriteString("\t" + name + "\n")
+		}
+	}
+	for _, class := range slices.Sorted(maps.Keys(Messages())) {
+		got.WriteString(class + " of Objective-C\n")
+		for _, name := range Messages()[class] {
 			got.WriteString("\t" + name + "\n")
 		}
 	}

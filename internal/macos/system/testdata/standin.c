@@ -123,7 +123,7 @@ static object *make(int type, const void *bytes, size_t size) {
 	o->type = type; o->count = 1; o->size = size;
 	o->bytes = malloc(size + 1);
 	if (size) memcpy(o->bytes, bytes, size);
-	live++;
+	__atomic_add_fetch(&live, 1, __ATOMIC_SEQ_CST);
 	return o;
 }
 void CFRelease(object *o) {
@@ -131,7 +131,7 @@ void CFRelease(object *o) {
 	for (int i = 0; i < 8 && o->key[i]; i++) { CFRelease(o->key[i]); CFRelease(o->value[i]); }
 	free(o->bytes);
 	free(o);
-	live--;
+	__atomic_sub_fetch(&live, 1, __ATOMIC_SEQ_CST);
 }
 static object *keep(object *o) { o->count++; return o; }
 
@@ -155,9 +155,9 @@ static void put(object *d, object *key, object *value) {
 }
 struct callbacks { int version; } kCFTypeDictionaryKeyCallBacks, kCFTypeDictionaryValueCallBacks;
 object *CFDictionaryCreate(void *a, object **keys, object **values, long n, void *k, void *v) {
-	if (n != 1 || k != &kCFTypeDictionaryKeyCallBacks || v != &kCFTypeDictionaryValueCallBacks) return 0;
+	if (n < 1 || n > 7 || k != &kCFTypeDictionaryKeyCallBacks || v != &kCFTypeDictionaryValueCallBacks) return 0;
 	object *d = make(DICTIONARY, 0, 0);
-	put(d, keys[0], keep(values[0]));
+	for (int i = 0; i < n; i++) put(d, keys[i], keep(values[i]));
 	return d;
 }
 static int same(object *a, object *b) {
@@ -289,3 +289,5 @@ object *CGSessionCopyCurrentDictionary(void) {
 	}
 	return d;
 }
+
+#include "person.c"
