@@ -8,8 +8,8 @@
 #           (installs a gigabyte from npm; UPDATE=1 writes the golden files)
 # s3        signatures against versitygw, an S3 server that checks them (builds it, which takes minutes)
 # bench     what it costs, ratios first
-# package   what people install, in dist/: archives, Debian packages and their SHA256SUMS
-#           (PLATFORMS=linux/amd64,linux/arm64)
+# package   what people install, in dist/: archives, Debian packages, a Homebrew formula and SHA256SUMS
+#           (PLATFORMS=linux/amd64,linux/arm64,darwin/universal; MACOS_SIGN is a command that signs a program for macOS)
 # install   the same files below DESTDIR and PREFIX, for this platform
 # kernels   the evidence under Debian's own kernels, in virtual machines (minutes; fetches kernels by apt)
 # help      this list
@@ -19,7 +19,8 @@ YES     ?=
 UPDATE  ?=
 DESTDIR ?=
 PREFIX  ?= /usr/local
-PLATFORMS ?= linux/amd64,linux/arm64
+PLATFORMS ?= linux/amd64,linux/arm64,darwin/universal
+MACOS_SIGN ?=
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo 0.0.0-dev)
 
 # Tests of the ledger's and the vault's files that read them thousands of times from one goroutine:
@@ -40,7 +41,7 @@ try: build
 
 test:
 	@scripts/need gcc:gcc node:nodejs npm:npm sshd:openssh-server ssh-keygen:openssh-client dropbear:dropbear-bin openssl:openssl setpriv:util-linux prlimit:util-linux \
-		dbus-daemon:dbus-daemon chromium:chromium curl:curl python3:python3 dpkg-deb:dpkg zsh:zsh fish:fish systemd-analyze:systemd nginx:nginx-light
+		dbus-daemon:dbus-daemon chromium:chromium curl:curl python3:python3 dpkg-deb:dpkg ruby:ruby zsh:zsh fish:fish systemd-analyze:systemd nginx:nginx-light
 	@scripts/check-format
 	$(GO) vet ./...
 	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) build -buildvcs=false ./... && GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./...
@@ -82,7 +83,7 @@ package install: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct 2>/
 
 package:
 	@scripts/need dpkg-deb:dpkg
-	$(GO) run ./packaging -version '$(VERSION)' -platforms '$(PLATFORMS)' -out dist
+	$(GO) run ./packaging -version '$(VERSION)' -platforms '$(PLATFORMS)' -macos-sign '$(MACOS_SIGN)' -out dist
 
 install:
 	$(GO) run ./packaging -version '$(VERSION)' -install '$(DESTDIR)$(PREFIX)' -prefix '$(PREFIX)'

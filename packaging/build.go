@@ -27,14 +27,7 @@ func (r *release) build(p platform) (tree, error) {
 	defer os.RemoveAll(dir)
 	t := tree{}
 	for _, name := range programs {
-		path, err := r.compile(dir, p, name)
-		if err != nil {
-			return nil, err
-		}
-		if err := t.add("bin/"+name, path, true); err != nil {
-			return nil, err
-		}
-		if err := t.addLicenses(path); err != nil {
+		if err := r.addProgram(t, dir, p, name); err != nil {
 			return nil, err
 		}
 	}
@@ -51,6 +44,21 @@ func (r *release) build(p platform) (tree, error) {
 		return nil, err
 	}
 	return t, t.addDocuments()
+}
+
+// addProgram compiles a program and adds it with the licences of what is in it.
+func (r *release) addProgram(t tree, dir string, p platform, name string) error {
+	if p == (platform{"darwin", "universal"}) {
+		return r.addUniversal(t, dir, name)
+	}
+	path, err := r.compile(dir, p, name)
+	if err != nil {
+		return err
+	}
+	if err := t.add("bin/"+name, path, true); err != nil {
+		return err
+	}
+	return t.addLicenses(path)
 }
 
 // compile builds a program as make build does, for a platform and without what

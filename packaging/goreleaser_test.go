@@ -61,7 +61,7 @@ func TestReleasePublishesWhatIsMade(t *testing.T) {
 			t.Errorf("there is no %q", hook)
 		}
 	}
-	for _, name := range []string{"yett_1.0.0_linux_amd64.tar.gz", "yett_1.0.0~rc.1_arm64.deb", "SHA256SUMS"} {
+	for _, name := range []string{"yett_1.0.0_linux_amd64.tar.gz", "yett_1.0.0~rc.1_arm64.deb", "yett_1.0.0_darwin_universal.tar.gz", "yett.rb", "SHA256SUMS"} {
 		taken := 0
 		for _, f := range c.Release.ExtraFiles {
 			if ok, err := filepath.Match(f.Glob, "dist/"+name); err != nil {

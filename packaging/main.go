@@ -1,5 +1,7 @@
 // Command packaging makes the files that people install: for each platform an
-// archive (tar.gz), for Linux a Debian package too, and SHA256SUMS over them.
+// archive (tar.gz), for Linux a Debian package too, SHA256SUMS over them, and a
+// Homebrew formula (yett.rb) that names them. The archive for darwin/universal
+// has programs of both of Apple's architectures, signed ad hoc (macho.go).
 //
 //	bin/yett, bin/yett-mcp           static; each finds the other beside itself
 //	share/man/man1                   the manual
@@ -34,7 +36,8 @@ func main() { os.Exit(run(os.Args[1:])) }
 func run(args []string) int {
 	flags := flag.NewFlagSet("packaging", flag.ContinueOnError)
 	out := flags.String("out", "dist", "the directory for the packages")
-	platforms := flags.String("platforms", "linux/amd64,linux/arm64", "GOOS/GOARCH, separated by commas")
+	platforms := flags.String("platforms", "linux/amd64,linux/arm64,darwin/universal", "GOOS/GOARCH, separated by commas")
+	sign := flags.String("macos-sign", "", "a command that signs the program at the path that follows it, for macOS")
 	version := flags.String("version", "", "the version, as git describe prints it")
 	install := flags.String("install", "", "install below this directory instead, for this platform")
 	prefix := flags.String("prefix", "/usr/local", "where the directory of -install will be on the machine that it is for")
@@ -46,6 +49,7 @@ func run(args []string) int {
 		if err != nil {
 			return err
 		}
+		r.sign = *sign
 		if *install != "" {
 			return r.install(*install, *prefix)
 		}
@@ -62,6 +66,7 @@ func run(args []string) int {
 type release struct {
 	version string // without a leading v
 	time    time.Time
+	sign    string // signs programs for macOS; empty for ad hoc signatures alone
 }
 
 func newRelease(version, epoch string) (*release, error) {
@@ -75,7 +80,7 @@ func newRelease(version, epoch string) (*release, error) {
 	if strings.HasPrefix(version, "v") && len(version) > 1 && version[1] >= '0' && version[1] <= '9' {
 		version = version[1:]
 	}
-	return &release{version, time.Unix(seconds, 0).UTC()}, nil
+	return &release{version: version, time: time.Unix(seconds, 0).UTC()}, nil
 }
 
 // platform is a GOOS and a GOARCH.
@@ -109,6 +114,9 @@ func (r *release) packages(dir string, platforms []string) error {
 		}
 		names = append(names, made...)
 	}
+	if err := r.formulaFor(dir, names); err != nil {
+		return fmt.Errorf("writing the formula: %w", err)
+	}
 	return writeSums(dir, names)
 }
 
@@ -131,7 +139,7 @@ func (r *release) pack(dir string, p platform, t tree) (names []string, err erro
 
 // removeOld removes the packages of another time: SHA256SUMS is about all.
 func removeOld(dir string) error {
-	for _, pattern := range []string{"yett_*.tar.gz", "yett_*.deb", "SHA256SUMS"} {
+	for _, pattern := range []string{"yett_*.tar.gz", "yett_*.deb", "yett.rb", "SHA256SUMS"} {
 		old, err := filepath.Glob(filepath.Join(dir, pattern))
 		if err != nil {
 			return err
