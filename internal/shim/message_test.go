@@ -22,6 +22,8 @@ var smuggled = []struct{ name, line, id string }{
 	{"inside arguments", `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"http_request","arguments":{"capability":"a","Capability":"b"}}}`, "4"},
 	{"inside headers", `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"http_request","arguments":{"headers":{"Accept":"a","accept":"b"}}}}`, "5"},
 	{"inside an array", `{"jsonrpc":"2.0","id":6,"method":"ping","params":{"x":[1,{"a":1,"A":2}]}}`, "6"},
+	{"half of a surrogate pair", `{"jsonrpc":"2.0","id":14,"method":"tools/call","params":{"name":"list_access","arguments":{"a":"\ud800"}}}`, "14"},
+	{"an id of half a surrogate pair", `{"jsonrpc":"2.0","id":"\ud800","method":"ping"}`, "null"},
 	{"two ids", `{"jsonrpc":"2.0","id":7,"id":8,"method":"ping"}`, "null"},
 	{"two ids in two cases", `{"jsonrpc":"2.0","id":7,"ID":8,"method":"ping"}`, "null"},
 	{"id after the duplicate", `{"jsonrpc":"2.0","method":"ping","method":"ping","id":9}`, "9"},

@@ -33,7 +33,7 @@ func (r Request) Decode(dst any) *Error { return decodeObject(r.params, dst) }
 func DecodeRequest(frame []byte) (Request, *Error) {
 	top, fail := parse(frame)
 	if fail != nil {
-		return Request{}, fail
+		return Request{ID: readableID(frame)}, fail
 	}
 	if top.kind != '{' {
 		return Request{}, Errorf(CodeProtocolError, "the message is not a JSON object")
@@ -47,7 +47,7 @@ func DecodeRequest(frame []byte) (Request, *Error) {
 	err := decodeObject(top, &in)
 	req := Request{ID: in.ID, Method: in.Method, Params: in.Params.raw, params: in.Params}
 	switch {
-	case len(in.ID) == 0 || (in.ID[0] != '"' && in.ID[0] != '-' && (in.ID[0] < '0' || in.ID[0] > '9')):
+	case !isID(in.ID):
 		req.ID = nil
 		return req, Errorf(CodeProtocolError, "the request has no usable id (a string or a number)")
 	case len(in.ID) > maxID:
@@ -61,6 +61,20 @@ func DecodeRequest(frame []byte) (Request, *Error) {
 		return req, Errorf(CodeBadRequest, "params must be an object")
 	}
 	return req, nil
+}
+
+func isID(raw json.RawMessage) bool {
+	return len(raw) > 0 && (raw[0] == '"' || raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9')
+}
+
+// readableID returns the id of a frame that is JSON but is refused for what else
+// it says, so that its sender learns which request was meant.
+func readableID(frame []byte) json.RawMessage {
+	id, _, fail := CheckStrict(frame, Limits{Depth: MaxDepth, Members: maxMembers})
+	if fail != nil || !isID(id) || len(id) > maxID {
+		return nil
+	}
+	return bytes.Clone(id)
 }
 
 // DecodeParams decodes a JSON object, as strictly as DecodeRequest, into the

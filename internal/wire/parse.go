@@ -75,9 +75,10 @@ type jsonParser struct {
 	fail *Error
 
 	check     bool   // for CheckStrict: keep nothing, go on when ambiguous
-	ambiguous *Error // the first thing that two parsers may read differently
+	ambiguous *Error // what two parsers may read differently
+	halves    int    // surrogates that stand alone
 	ids       int    // members of the top-level object that are named id, in any case
-	id        []byte // the last of them
+	id        []byte // the last of them, if it is text or a number that can be repeated
 }
 
 func parse(frame []byte) (value, *Error) {
@@ -205,9 +206,13 @@ func (p *jsonParser) members(depth int) []member {
 		}
 		p.space()
 		p.want(':')
+		halves := p.halves
 		v := p.value(depth)
 		if p.check && depth == 1 && strings.EqualFold(name, "id") {
-			p.ids, p.id = p.ids+1, v.raw
+			p.ids++
+			if p.halves == halves {
+				p.id = v.raw
+			}
 		}
 		if p.ambiguous == nil {
 			ms = append(ms, member{name, v})
@@ -277,17 +282,24 @@ func (p *jsonParser) escape() {
 	}
 	switch r := p.hex4(); {
 	case r >= 0xdc00 && r <= 0xdfff:
-		p.refuse("half of a surrogate pair stands alone")
+		p.half()
 	case r >= 0xd800 && r <= 0xdbff: // the other half follows, or it is no text
 		if p.next() != '\\' || p.at+1 >= len(p.in) || p.in[p.at+1] != 'u' {
-			p.refuse("half of a surrogate pair stands alone")
+			p.half()
 			return
 		}
 		p.at += 2
 		if low := p.hex4(); p.fail == nil && (low < 0xdc00 || low > 0xdfff) {
-			p.refuse("half of a surrogate pair stands alone")
+			p.half()
 		}
 	}
+}
+
+// half is about one half of a surrogate pair without the other: JSON allows it,
+// but it is no text, and parsers differ on what they make of it.
+func (p *jsonParser) half() {
+	p.halves++
+	p.doubt("half of a surrogate pair stands alone")
 }
 
 // hex4 takes four hexadecimal digits.

@@ -34,12 +34,14 @@ type Passkey struct {
 	AddedAt     time.Time `json:"added_at"`
 }
 
-// PasskeyChallenge tells a page how to ask for a passkey: those that may prove,
-// and the only origin whose answers count. It is absent where there is no
-// console, or while locked.
+// PasskeyChallenge tells a page how to ask for a passkey: whether there is one,
+// those that may prove, and the only origin whose answers count. Which they are
+// is told after a proof; before it the browser is left to find one. It is absent
+// where there is no console, or while locked.
 type PasskeyChallenge struct {
 	RelyingParty string   `json:"relying_party"`
 	Origin       string   `json:"origin"`
+	Any          bool     `json:"any"`
 	IDs          [][]byte `json:"credential_ids"`
 }
 
@@ -91,10 +93,14 @@ type ApprovedAll struct {
 	Cards []CardDecided `json:"cards"`
 }
 
-// CardDecided is what became of one of several.
+// CardDecided is what became of one of several. Until is when what was given for
+// a time ends, which is earlier than what was asked for where the session ends
+// before it. A card that was refused may wait on.
 type CardDecided struct {
-	ApprovalID string `json:"approval_id"`
-	Error      *Error `json:"error,omitempty"`
+	ApprovalID string    `json:"approval_id"`
+	Until      time.Time `json:"until,omitzero"`
+	Error      *Error    `json:"error,omitempty"`
+	Waits      bool      `json:"waits,omitempty"`
 }
 
 // ClickUntil answers approval.click.

@@ -18,10 +18,10 @@ type Limits struct {
 //
 // fail is why the line is not one JSON value within max.Depth. ambiguous is why
 // parsers may differ on what it says: a member that stands twice in one object,
-// or more members than max.Members, of which not all were compared. id, a part of
-// line, is the value of the top-level member of that name, in any case, unless
-// there are several; it is there for an ambiguous line too, so that the refusal
-// can be answered.
+// more members than max.Members, of which not all were compared, or half of a
+// surrogate pair. id, a part of line, is the value of the top-level member of
+// that name, in any case, unless there are several; it is there for an ambiguous
+// line too, so that the refusal can be answered.
 func CheckStrict(line []byte, max Limits) (id json.RawMessage, ambiguous, fail *Error) {
 	p := &jsonParser{in: line, max: max, check: true}
 	p.whole()
