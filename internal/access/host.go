@@ -265,7 +265,11 @@ func (h Host) describe() entry {
 		e = append(e, field{"jump", strings.Join(h.Jump, " → ")})
 	}
 	if h.Keepalive > 0 {
-		e = append(e, field{"keepalive", h.Keepalive.String()})
+		s := h.Keepalive.String()
+		if whole, ok := strings.CutSuffix(s, "m0s"); ok { // as it is written in the file
+			s = whole + "m"
+		}
+		e = append(e, field{"keepalive", s})
 	}
 	e = e.list("environment", h.Env, func(s string) string { return "agents may set " + s })
 	return e.flag("private", h.Private, "may lie in a private network")

@@ -65,17 +65,17 @@ func TestHostOptions(t *testing.T) {
 host_names = ["web1.example", "web.example"]
 revoked_keys = ["`+keyB+`"]
 jump = ["outer"]
-keepalive = "15s"
+keepalive = "2m"
 env = ["LANG", "LC_ALL"]`))
 	h, _ := p.Host("web1")
 	if len(h.HostKeys) != 0 || !slices.Equal(h.HostCAs, []string{keyA}) || !slices.Equal(h.HostNames, []string{"web1.example", "web.example"}) ||
-		!slices.Equal(h.Revoked, []string{keyB}) || h.Keepalive != 15*time.Second || !slices.Equal(h.Env, []string{"LANG", "LC_ALL"}) {
+		!slices.Equal(h.Revoked, []string{keyB}) || h.Keepalive != 2*time.Minute || !slices.Equal(h.Env, []string{"LANG", "LC_ALL"}) {
 		t.Errorf("%+v", h)
 	}
 	d := p.Diff(nil)
 	for _, line := range []string{
 		"+ host authority: " + keyA + " (SHA256:", "+ certified as: web1.example, web.example\n", "+ revoked: " + keyB + " (SHA256:",
-		"+ jump: outer\n", "+ keepalive: 15s\n", "+ environment: agents may set LANG\n",
+		"+ jump: outer\n", "+ keepalive: 2m\n", "+ environment: agents may set LANG\n",
 	} {
 		if !strings.Contains(d, line) {
 			t.Errorf("no %q in\n%s", line, d)
