@@ -86,16 +86,14 @@ func (a *app) approveOwn(ctx context.Context, conn *client.Conn, s *client.Sessi
 	if p == nil {
 		return errors.New("no card was filed for the try")
 	}
-	var l wire.List[wire.Approval]
-	if err := call(ctx, conn, wire.MethodApprovalList, wire.ApprovalList{ApprovalID: p.ApprovalID}, nil, &l); err != nil {
+	card, there, err := cardOf(ctx, conn, p.ApprovalID)
+	if err != nil {
 		return err
 	}
-	for _, card := range l.Items {
-		if _, err := approval.Received(card.Card, card.CardDigest); err == nil && card.ApprovalID == p.ApprovalID && card.SessionID == s.ID() {
-			return a.decide(ctx, conn, wire.Approve{ApprovalID: card.ApprovalID, CardDigest: card.CardDigest, Choice: approval.ChoiceOnce})
-		}
+	if !there || card.Card == nil || card.SessionID != s.ID() {
+		return errors.New("the card of the try is gone")
 	}
-	return errors.New("the card of the try is gone")
+	return a.decide(ctx, conn, wire.Approve{ApprovalID: card.ApprovalID, CardDigest: card.CardDigest, Choice: approval.ChoiceOnce})
 }
 
 func judgeTrial(ctx context.Context, s *client.Session, d addition, op client.Operation) tried {

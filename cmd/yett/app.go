@@ -37,9 +37,8 @@ type app struct {
 // wipe forgets the passphrase and what was derived from it.
 func (a *app) wipe() {
 	clear(a.passphrase)
-	for _, k := range a.keys {
-		k.Wipe()
-	}
+	a.passphrase = nil
+	a.forgetKeys()
 }
 
 // location is where the broker of this command lives: the account's own, or

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -24,20 +25,21 @@ type approveOptions struct {
 func newApprove(a *app) *cobra.Command {
 	var o approveOptions
 	c := &cobra.Command{
-		Use:   "approve ID",
+		Use:   "approve [ID]",
 		Short: "Approve a card, once or for a time",
 		Long: "Approves exactly the card that is shown. Without --for each capability covers one action.\n" +
-			"On a terminal the card is shown and you are asked; otherwise --digest names the card,\n" +
+			"On a terminal the card is shown and you are asked; without ID all cards that wait are, one\n" +
+			"after the other, and the passphrase is asked for once. Elsewhere --digest names the card,\n" +
 			"as read from yett pending --json with the same proof.",
-		Args: cobra.ExactArgs(1),
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if o.once && o.length != 0 {
-				return usageError{fmt.Errorf("--once and --for exclude each other")}
+				return usageError{errors.New("--once and --for exclude each other")}
 			}
 			if c.Flags().Changed("for") && (o.length <= 0 || o.length > approval.MaxGrant) {
 				return usageError{fmt.Errorf("--for must be above 0 and at most %s", span(approval.MaxGrant))}
 			}
-			return a.approve(c.Context(), args[0], o)
+			return a.approve(c.Context(), strings.Join(args, ""), o)
 		},
 	}
 	c.Flags().BoolVar(&o.once, "once", false, "one action for each capability (the default)")
@@ -46,28 +48,68 @@ func newApprove(a *app) *cobra.Command {
 	return c
 }
 
+// approve approves the card that the digest names; without one it shows the card,
+// or all that wait, and asks.
 func (a *app) approve(ctx context.Context, id string, o approveOptions) error {
-	if o.digest == "" && a.passFD >= 0 {
-		return usageError{fmt.Errorf("--passphrase-fd needs --digest: read it from yett pending --json with the same proof")}
+	switch {
+	case id == "" && (o.digest != "" || a.passFD >= 0 || !a.canProve()):
+		return usageError{errors.New("ID is missing: only on a terminal are you asked about all cards")}
+	case o.digest == "" && a.passFD >= 0:
+		return usageError{errors.New("--passphrase-fd needs --digest: read it from yett pending --json with the same proof")}
 	}
-	conn, err := a.dial(ctx)
+	conn, err := a.dialUnlocked(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	var st wire.Status
-	if err := call(ctx, conn, wire.MethodBrokerStatus, wire.Empty{}, nil, &st); err != nil {
+	if o.digest != "" {
+		return a.give(ctx, conn, wire.Approval{ApprovalID: id, CardDigest: o.digest}, o)
+	}
+	if !a.canProve() {
+		e := wire.NewError(wire.CodeProofRequired)
+		e.NextStep = "Run it in a terminal without --json, or give --passphrase-fd and --digest."
+		return e
+	}
+	if err := a.openReading(ctx, conn); err != nil {
 		return err
 	}
-	if st.State == "locked" {
-		return wire.NewError(wire.CodeLocked)
+	if id == "" {
+		return a.approveEach(ctx, conn, o)
 	}
-	if o.digest == "" {
-		if o.digest, err = a.showAndAsk(ctx, conn, id, o); err != nil {
-			return err
+	p, there, err := cardOf(ctx, conn, id)
+	if err == nil && (!there || p.Card == nil) {
+		err = noSuchCard()
+	}
+	if err != nil {
+		return err
+	}
+	return a.askAndGive(ctx, conn, p, o)
+}
+
+// approveEach goes through what waits. A card that gets no yes, or no longer
+// waits, does not end it.
+func (a *app) approveEach(ctx context.Context, conn *client.Conn, o approveOptions) error {
+	l, err := listCards(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if len(l.Items) == 0 {
+		fmt.Fprintln(a.stdout, "Nothing waits.")
+	}
+	return eachCard(ctx, conn, l, func(int) bool { return true }, func(p wire.Approval) error {
+		err := a.askAndGive(ctx, conn, p, o)
+		var fail *wire.Error
+		if errors.As(err, &fail) && (fail.Code == wire.ReasonDenied || fail.Code == wire.CodeBadRequest) {
+			a.printError(fail)
+			return nil
 		}
-	}
-	request := wire.Approve{ApprovalID: id, CardDigest: o.digest, Choice: approval.ChoiceOnce}
+		return err
+	})
+}
+
+// give approves a card by the person's proof, and says so.
+func (a *app) give(ctx context.Context, conn *client.Conn, p wire.Approval, o approveOptions) error {
+	request := wire.Approve{ApprovalID: p.ApprovalID, CardDigest: p.CardDigest, Choice: approval.ChoiceOnce}
 	if o.length > 0 {
 		request.Choice, request.Until = approval.ChoiceUntil, time.Now().Add(o.length).UTC()
 	}
@@ -75,7 +117,7 @@ func (a *app) approve(ctx context.Context, id string, o approveOptions) error {
 		return err
 	}
 	if a.json {
-		return printJSON(a.stdout, map[string]any{"approval_id": id, "choice": request.Choice, "until": endOf(request)})
+		return printJSON(a.stdout, map[string]any{"approval_id": p.ApprovalID, "choice": request.Choice, "until": endOf(request)})
 	}
 	fmt.Fprintln(a.stdout, "Approved.")
 	return nil
@@ -83,12 +125,10 @@ func (a *app) approve(ctx context.Context, id string, o approveOptions) error {
 
 // decide approves a card by the person's proof over exactly this decision.
 func (a *app) decide(ctx context.Context, conn *client.Conn, request wire.Approve) error {
-	_, keys, nonce, err := a.challenged(ctx, conn)
-	if err != nil {
-		return err
-	}
-	mac := vault.Proof(keys.Approval, approval.DecisionMessage(request.CardDigest, request.Choice, request.Until, nonce))
-	return call(ctx, conn, wire.MethodApprovalApprove, request, &wire.Proof{Nonce: nonce, MAC: mac}, nil)
+	return a.withKeys(ctx, conn, func(_ string, keys *vault.Keys, nonce string) error {
+		mac := vault.Proof(keys.Approval, approval.DecisionMessage(request.CardDigest, request.Choice, request.Until, nonce))
+		return call(ctx, conn, wire.MethodApprovalApprove, request, &wire.Proof{Nonce: nonce, MAC: mac}, nil)
+	})
 }
 
 func endOf(r wire.Approve) *time.Time {
@@ -98,43 +138,22 @@ func endOf(r wire.Approve) *time.Time {
 	return &r.Until
 }
 
-// showAndAsk shows the card on the terminal and asks; what was shown is what
-// the returned digest names.
-func (a *app) showAndAsk(ctx context.Context, conn *client.Conn, id string, o approveOptions) (string, error) {
-	if !a.canProve() {
-		return "", wire.NewError(wire.CodeProofRequired)
+// askAndGive shows a card on the terminal and asks; what was shown is what its
+// digest names.
+func (a *app) askAndGive(ctx context.Context, conn *client.Conn, p wire.Approval, o approveOptions) error {
+	c, err := printCard(a.stdout, p)
+	if err != nil {
+		return err
 	}
-	if err := a.openReading(ctx, conn); err != nil {
-		return "", err
+	if c.Request != nil && o.length > 0 {
+		e := wire.Errorf(wire.CodeBadRequest, "This card is for one action, which is approved once and not for a time; the card still waits.")
+		e.NextStep = "Approve it: yett approve " + p.ApprovalID + "."
+		return e
 	}
-	var l wire.List[wire.Approval]
-	if err := call(ctx, conn, wire.MethodApprovalList, wire.ApprovalList{ApprovalID: id}, nil, &l); err != nil {
-		return "", err
+	if err := askApproval(ctx, c, o); err != nil {
+		return err
 	}
-	for _, p := range l.Items {
-		if p.ApprovalID != id || p.Card == nil {
-			continue
-		}
-		document, err := approval.Received(p.Card, p.CardDigest)
-		if err != nil {
-			return "", wire.Errorf(wire.CodeInternal, "The card and its digest do not match; nothing was approved.")
-		}
-		p.Card = document
-		c, err := printCard(a.stdout, p)
-		if err != nil {
-			return "", err
-		}
-		if c.Request != nil && o.length > 0 {
-			e := wire.Errorf(wire.CodeBadRequest, "This card is for one action, which is approved once and not for a time; the card still waits.")
-			e.NextStep = "Approve it: yett approve " + id + "."
-			return "", e
-		}
-		if err := askApproval(ctx, c, o); err != nil {
-			return "", err
-		}
-		return p.CardDigest, nil
-	}
-	return "", noSuchCard()
+	return a.give(ctx, conn, p, o)
 }
 
 // askApproval asks for a whole word. The question says again what it is about:

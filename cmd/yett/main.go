@@ -104,7 +104,11 @@ func newRoot(a *app) *cobra.Command {
 		Use:   "yett",
 		Short: "Lets local agents act with credentials that they never hold",
 		Long: "Yett keeps API and SSH credentials, asks you before an agent may use them, does the\n" +
-			"HTTP and SSH actions itself and records what was done. The first time: yett up.",
+			"HTTP and SSH actions itself and records what was done. The first time: yett up.\n\n" +
+			"What gives access takes your passphrase, once for each command. yett approve without an\n" +
+			"ID goes through all that waits with one; yett pending --follow shows cards for a quarter\n" +
+			"of an hour after one; a passkey in yett console needs none; --passphrase-fd takes it from\n" +
+			"a file or a program. What takes access away asks for nothing: lock, revoke, deny, stop.",
 		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,

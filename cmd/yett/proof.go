@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
@@ -99,33 +100,42 @@ func (a *app) derive(phrase []byte, slots []wire.ChallengeSlot) (string, *vault.
 	return "", nil, wire.Errorf(wire.CodeProofInvalid, "This vault has no %s slot.", name)
 }
 
-// challenged asks the broker for a nonce and makes the person's keys.
-func (a *app) challenged(ctx context.Context, conn *client.Conn) (slot string, keys *vault.Keys, nonce string, err error) {
-	phrase, err := a.secretPhrase(ctx, "Yett passphrase: ")
-	if err != nil {
-		return "", nil, "", err
+// withKeys does what needs the person's keys and a nonce for a proof. A
+// passphrase that was typed wrongly is asked for again.
+func (a *app) withKeys(ctx context.Context, conn *client.Conn, do func(slot string, keys *vault.Keys, nonce string) error) error {
+	for tries := 1; ; tries++ {
+		phrase, err := a.secretPhrase(ctx, "Yett passphrase: ")
+		if err != nil {
+			return err
+		}
+		var c wire.Challenge
+		if err := call(ctx, conn, wire.MethodVaultChallenge, wire.Empty{}, nil, &c); err != nil {
+			return err
+		}
+		slot, keys, err := a.derive(phrase, c.Slots)
+		if err == nil {
+			err = do(slot, keys, c.Nonce)
+		}
+		mistyped := a.passFD < 0 && slot == vault.SlotPassphrase && errors.Is(err, &wire.Error{Code: wire.CodeProofInvalid})
+		if !mistyped || tries == askedAgain {
+			return err
+		}
+		a.wipe()
+		a.note("That is not the passphrase.")
 	}
-	var c wire.Challenge
-	if err := call(ctx, conn, wire.MethodVaultChallenge, wire.Empty{}, nil, &c); err != nil {
-		return "", nil, "", err
-	}
-	slot, keys, err = a.derive(phrase, c.Slots)
-	return slot, keys, c.Nonce, err
 }
 
 // prove makes a request with the person's proof over its exact bytes.
 func (a *app) prove(ctx context.Context, conn *client.Conn, method string, request, result any) error {
-	_, keys, nonce, err := a.challenged(ctx, conn)
-	if err != nil {
-		return err
-	}
 	raw, err := json.Marshal(request)
 	if err != nil {
 		return fmt.Errorf("encoding a request: %w", err)
 	}
 	defer clear(raw)
-	mac := vault.Proof(keys.Approval, approval.ProofMessage(method, raw, nonce))
-	return callRaw(ctx, conn, method, raw, &wire.Proof{Nonce: nonce, MAC: mac}, result)
+	return a.withKeys(ctx, conn, func(_ string, keys *vault.Keys, nonce string) error {
+		mac := vault.Proof(keys.Approval, approval.ProofMessage(method, raw, nonce))
+		return callRaw(ctx, conn, method, raw, &wire.Proof{Nonce: nonce, MAC: mac}, result)
+	})
 }
 
 // read makes a request that lists: with the person's proof where one can be

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -23,10 +24,10 @@ func newSecret(a *app) *cobra.Command {
 	value := func(use, short, method string) *cobra.Command {
 		keyPassphrase := -1
 		c := &cobra.Command{
-			Use: use + " NAME", Short: short, Args: cobra.ExactArgs(1),
-			Long: short + ".\nThe value is read from the terminal without echo, or from standard input. One\nnewline at its end is dropped. It is never shown again. A private key that has a\npassphrase is opened in memory first.",
+			Use: use + " NAME...", Short: short, Args: cobra.MinimumNArgs(1),
+			Long: short + ".\nThe value is read from the terminal without echo, or from standard input. One\nnewline at its end is dropped. It is never shown again. A private key that has a\npassphrase is opened in memory first. On a terminal several credentials can be named:\nYett's own passphrase is then asked for once.",
 			RunE: func(c *cobra.Command, args []string) error {
-				return a.setSecret(c.Context(), method, args[0], keyPassphrase)
+				return a.setSecrets(c.Context(), method, args, keyPassphrase)
 			},
 		}
 		c.Flags().IntVar(&keyPassphrase, "key-passphrase-fd", -1, "read the passphrase of an encrypted private key, one line, from file descriptor `N`")
@@ -46,25 +47,30 @@ func newSecret(a *app) *cobra.Command {
 // maxSecret is the longest value in bytes.
 const maxSecret = 64 << 10
 
-func (a *app) setSecret(ctx context.Context, method, name string, keyPassphrase int) error {
+func (a *app) setSecrets(ctx context.Context, method string, names []string, keyPassphrase int) error {
+	if len(names) > 1 && !term.IsTerminal(int(a.stdin.Fd())) {
+		return usageError{errors.New("standard input holds one value: name one credential")}
+	}
 	if err := a.ownDescriptors(map[string]int{"key-passphrase-fd": keyPassphrase}); err != nil {
 		return err
 	}
-	conn, err := a.dial(ctx)
+	conn, err := a.dialUnlocked(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	var st wire.Status
-	if err := call(ctx, conn, wire.MethodBrokerStatus, wire.Empty{}, nil, &st); err != nil {
+	if err := a.mayTake(ctx, conn, method, names); err != nil {
 		return err
 	}
-	if st.State == "locked" {
-		return wire.NewError(wire.CodeLocked)
+	for _, name := range names {
+		if err := a.setSecret(ctx, conn, method, name, keyPassphrase); err != nil {
+			return err
+		}
 	}
-	if err := a.mayTake(ctx, conn, method, name); err != nil {
-		return err
-	}
+	return nil
+}
+
+func (a *app) setSecret(ctx context.Context, conn *client.Conn, method, name string, keyPassphrase int) error {
 	value, err := a.readSecret(ctx, name)
 	if err != nil {
 		return err
@@ -92,21 +98,23 @@ func (a *app) setSecret(ctx context.Context, method, name string, keyPassphrase 
 
 // mayTake refuses what would be refused anyway, before anything is typed. The
 // broker tells without a proof which credentials have no value yet.
-func (a *app) mayTake(ctx context.Context, conn *client.Conn, method, name string) error {
+func (a *app) mayTake(ctx context.Context, conn *client.Conn, method string, names []string) error {
 	var r wire.AccessApplied
 	if err := call(ctx, conn, wire.MethodAccessApply, wire.AccessApply{DryRun: true, Add: true}, nil, &r); err != nil {
 		return err
 	}
-	missing := slices.Contains(r.Missing, name)
-	switch {
-	case missing && method == wire.MethodSecretRotate:
-		e := wire.Errorf(wire.CodeBadRequest, "%s has no value yet.", printable(name))
-		e.NextStep = "Give it one: yett secret set " + printable(name) + "."
-		return e
-	case !missing && method == wire.MethodSecretSet:
-		e := wire.Errorf(wire.CodeBadRequest, "%s waits for no value: it has one already, or is not declared.", printable(name))
-		e.NextStep = "See what is declared: yett secret list. Another value: yett secret rotate " + printable(name) + "."
-		return e
+	for _, name := range names {
+		missing := slices.Contains(r.Missing, name)
+		switch {
+		case missing && method == wire.MethodSecretRotate:
+			e := wire.Errorf(wire.CodeBadRequest, "%s has no value yet.", printable(name))
+			e.NextStep = "Give it one: yett secret set " + printable(name) + "."
+			return e
+		case !missing && method == wire.MethodSecretSet:
+			e := wire.Errorf(wire.CodeBadRequest, "%s waits for no value: it has one already, or is not declared.", printable(name))
+			e.NextStep = "See what is declared: yett secret list. Another value: yett secret rotate " + printable(name) + "."
+			return e
+		}
 	}
 	return nil
 }

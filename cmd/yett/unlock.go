@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/yett-broker/yett/client"
+	"github.com/yett-broker/yett/internal/vault"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -39,17 +40,8 @@ func newUnlock(a *app) *cobra.Command {
 					return err
 				}
 			}
-			slot, keys, _, err := a.challenged(ctx, conn)
-			if err != nil {
-				return err
-			}
-			raw, err := json.Marshal(wire.Unlock{Slot: slot, UnlockKey: keys.Unlock})
-			if err != nil {
-				return err
-			}
-			defer clear(raw)
 			var u wire.Unlocked
-			if err := callRaw(ctx, conn, wire.MethodVaultUnlock, raw, nil, &u); err != nil {
+			if err := a.unlock(ctx, conn, &u); err != nil {
 				return err
 			}
 			if a.json {
@@ -64,6 +56,18 @@ func newUnlock(a *app) *cobra.Command {
 	}
 	c.Flags().BoolVar(&byCode, "recovery", false, "ask for the recovery code instead of the passphrase")
 	return c
+}
+
+// unlock sends the unlock key of the slot that the phrase is for.
+func (a *app) unlock(ctx context.Context, conn *client.Conn, result *wire.Unlocked) error {
+	return a.withKeys(ctx, conn, func(slot string, keys *vault.Keys, _ string) error {
+		raw, err := json.Marshal(wire.Unlock{Slot: slot, UnlockKey: keys.Unlock})
+		if err != nil {
+			return fmt.Errorf("encoding a request: %w", err)
+		}
+		defer clear(raw)
+		return callRaw(ctx, conn, wire.MethodVaultUnlock, raw, nil, result)
+	})
 }
 
 func (a *app) printUnlocked(u wire.Unlocked) {

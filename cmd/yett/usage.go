@@ -69,7 +69,7 @@ func noCommand(c *cobra.Command, word string) error {
 func argumentNames(c *cobra.Command) (required []string, most int) {
 	for i, form := range strings.Split(c.Use, " | ") {
 		form, _, _ = strings.Cut(form, " --") // flags are no arguments
-		words := strings.Fields(form)[1:]
+		words := strings.Fields(strings.ReplaceAll(form, "...", ""))[1:]
 		most = max(most, len(words))
 		must := slices.DeleteFunc(slices.Clone(words), func(w string) bool { return strings.HasPrefix(w, "[") })
 		if i == 0 || len(must) < len(required) {

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -202,15 +201,6 @@ func (a *app) unlockIfLocked(ctx context.Context, conn *client.Conn) (wire.Unloc
 	if err := call(ctx, conn, wire.MethodBrokerStatus, wire.Empty{}, nil, &st); err != nil || st.State != "locked" {
 		return u, err
 	}
-	slot, keys, _, err := a.challenged(ctx, conn)
-	if err != nil {
-		return u, err
-	}
-	raw, err := json.Marshal(wire.Unlock{Slot: slot, UnlockKey: keys.Unlock})
-	if err != nil {
-		return u, err
-	}
-	defer clear(raw)
-	err = callRaw(ctx, conn, wire.MethodVaultUnlock, raw, nil, &u)
+	err := a.unlock(ctx, conn, &u)
 	return u, err
 }

@@ -205,3 +205,55 @@ func TestV04_NoServiceOfTheSessionIsAsked(t *testing.T) {
 		t.Errorf("%d connections to the session's bus", len(asked))
 	}
 }
+
+// TestApproveAllThatWaits: with one proof, mistyped at first, a person goes through
+// all cards; each is shown and asked about, and one that gets no yes waits on.
+func TestApproveAllThatWaits(t *testing.T) {
+	b := Start(t, StartUpstream(t, canary).Access(), "demo", canary)
+	one, two := b.Open(), b.Open()
+	one.OpenSession("http:demo.read")
+	two.OpenSession("http:demo.write")
+	p := b.typing(t, "approve", "--for", "5m")
+	p.types("Yett passphrase: ", another)
+	p.shows("That is not the passphrase.")
+	p.types("Yett passphrase: ", Passphrase)
+	p.shows("http:demo.read")
+	p.types("Type yes: ", "yes")
+	p.shows("Approved.")
+	p.shows("http:demo.write")
+	p.types("Type yes: ", "no")
+	p.shows("the card still waits")
+	p.exits(0)
+	if strings.Count(p.all(), "Yett passphrase: ") != 2 {
+		t.Errorf("the passphrase was asked for again:\n%s", p.all())
+	}
+	if cards := b.Pending(); len(cards) != 1 || cards[0].ApprovalID != two.Session.Pending.ApprovalID {
+		t.Errorf("waiting: %+v", cards)
+	}
+	if op := one.MustAct("http:demo.read", readX); op.State != "completed" {
+		t.Errorf("%+v", op)
+	}
+	p = b.typing(t, "secret", "remove", "demo")
+	for range 3 {
+		p.types("Yett passphrase: ", another)
+	}
+	p.exits(3)
+}
+
+// TestSeveralValuesWithOneProof: the values of several credentials take one
+// passphrase; on standard input there is one value.
+func TestSeveralValuesWithOneProof(t *testing.T) {
+	b := Start(t, "[credential.a]\nkind = \"bearer\"\norigin = \"https://a.example\"\n[credential.b]\nkind = \"bearer\"\norigin = \"https://b.example\"\n")
+	if r := b.RunWith(canary, Passphrase, "secret", "set", "a", "b"); r.Code != 2 {
+		t.Errorf("%+v", r)
+	}
+	p := b.typing(t, "secret", "set", "a", "b")
+	p.types("Value of a: ", canary)
+	p.types("Yett passphrase: ", Passphrase)
+	p.types("Value of b: ", canary)
+	p.shows("b has its value.")
+	p.exits(0)
+	if strings.Count(p.all(), "Yett passphrase: ") != 1 || strings.Contains(p.all(), canary) {
+		t.Errorf("it showed\n%s", p.all())
+	}
+}
