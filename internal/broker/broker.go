@@ -297,13 +297,6 @@ func (b *Broker) sweep(ctx context.Context) {
 				}
 			}
 		}
-		if err := b.Ledger.Healthy(); err != nil {
-			probe, cancel := context.WithTimeout(ctx, 5*time.Second)
-			if b.Ledger.Probe(probe) == nil {
-				b.Log.Info("the ledger can be written again")
-			}
-			cancel()
-		}
 	}
 }
 

@@ -417,19 +417,3 @@ func (l *Ledger) Healthy() error {
 	l.w.look()
 	return l.w.healthy()
 }
-
-// Probe tries now to write what a failed commit left, and reports whether the
-// ledger is healthy after it.
-func (l *Ledger) Probe(ctx context.Context) error {
-	if l.Healthy() == nil {
-		return nil
-	}
-	err := l.w.flush(ctx)
-	if err == nil {
-		err = l.w.drain.upTo(0)
-	}
-	if err != nil {
-		return fmt.Errorf("probing ledger: %w", err)
-	}
-	return l.Healthy()
-}

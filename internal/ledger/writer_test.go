@@ -480,3 +480,19 @@ func TestCommitsAreDurable(t *testing.T) {
 		}
 	}
 }
+
+// Probe tries now to write what a failed commit left, and reports whether the
+// ledger is healthy after it. The ledger does the same by itself, a second later.
+func (l *Ledger) Probe(ctx context.Context) error {
+	if l.Healthy() == nil {
+		return nil
+	}
+	err := l.w.flush(ctx)
+	if err == nil {
+		err = l.w.drain.upTo(0)
+	}
+	if err != nil {
+		return fmt.Errorf("probing ledger: %w", err)
+	}
+	return l.Healthy()
+}

@@ -1,6 +1,7 @@
 package yetttest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/yett-broker/yett/client"
 	"github.com/yett-broker/yett/internal/vault"
 	"github.com/yett-broker/yett/internal/wire"
 )
@@ -67,96 +69,167 @@ func fill(t *testing.T, file string) (empty func()) {
 	return func() { must(t, os.Remove(file)) }
 }
 
-// TestA01_DiskFullWhileServing: a broker whose disk gets full says so at once
-// and by name, does nothing that it cannot record, can be read, locked and
-// stopped, and goes on by itself when there is room again.
+// TestA01_DiskFullWhileServing: a broker that finds no room says so at once and
+// by name, does nothing that it cannot record, can be read, locked and stopped,
+// and goes on by itself when there is room again. On a full disk the database
+// does not follow, and the journal, which has its room beforehand, still takes
+// what has happened. Under a limit on the size of its files, which an ordinary
+// account can set too, neither can be written.
 func TestA01_DiskFullWhileServing(t *testing.T) {
-	at := Bin(smallDisk)
-	if _, err := os.Stat(at); err != nil {
-		t.Skip("needs root, to mount a small disk")
-	}
-	t.Setenv("TMPDIR", at) // where homes are made
+	t.Run("disk", func(t *testing.T) {
+		at := Bin(smallDisk)
+		if _, err := os.Stat(at); err != nil {
+			t.Skip("needs root, to mount a small disk")
+		}
+		t.Setenv("TMPDIR", at) // where homes are made
+		s := serveUntilFull(t, "no room left")
+		s.fill = func() func() { return fill(t, filepath.Join(at, "ballast")) }
+		s.play()
+	})
+	t.Run("limit", func(t *testing.T) {
+		s := serveUntilFull(t, "a limit on the size of files")
+		s.fill = func() func() {
+			pid := uint32(s.b.PID())
+			limitFileSize(pid, 4096)
+			return func() { limitFileSize(pid, unix.RLIM_INFINITY) }
+		}
+		s.play()
+	})
+}
+
+// crowded is a broker that room is taken from and given back to.
+type crowded struct {
+	t        *testing.T
+	b        *Broker
+	c        *Channel
+	up       *Upstream
+	cause    string
+	fill     func() (empty func())
+	done     int           // actions that were answered as done
+	quickest time.Duration // of the first answers that refuse; each may meet a busy machine
+}
+
+func serveUntilFull(t *testing.T, cause string) *crowded {
 	up := StartUpstream(t, canary)
 	b := Start(t, up.Access(), "demo", canary)
-	c := b.Granted("http:demo.read", "http:demo.write")
-	done := 0
-	act := func() (code string) {
-		t.Helper()
-		done++
-		r := c.Act("http:demo.write", map[string]any{"method": "POST", "path": fmt.Sprintf("/v1/%d", done)})
-		if r.Code() != "" {
-			done--
-		}
-		return r.Code()
-	}
-	quickest := Patience // of the first answers that refuse; each may meet a busy machine
-	untilFull := func() {
-		t.Helper()
-		for deadline := time.Now().Add(Patience); ; {
-			begun := time.Now()
-			switch code := act(); {
-			case code == wire.CodeLedgerUnavailable:
-				quickest = min(quickest, time.Since(begun))
-				return
-			case code != "" || time.Now().After(deadline):
-				t.Fatalf("on a full disk: %q", code)
-			}
-		}
-	}
-	untilRoom := func() {
-		t.Helper()
-		for deadline := time.Now().Add(Patience); act() != ""; time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("it did not go on by itself")
-			}
-		}
-	}
+	return &crowded{t: t, b: b, c: b.Granted("http:demo.read", "http:demo.write"), up: up, cause: cause, quickest: Patience}
+}
 
-	if code := act(); code != "" {
+func (s *crowded) act() (code string) {
+	s.t.Helper()
+	r := s.c.Act("http:demo.write", map[string]any{"method": "POST", "path": fmt.Sprintf("/v1/%d", s.done+1)})
+	if r.Code() == "" {
+		s.done++
+	}
+	return r.Code()
+}
+
+func (s *crowded) untilFull() {
+	s.t.Helper()
+	for deadline := time.Now().Add(Patience); ; {
+		begun := time.Now()
+		switch code := s.act(); {
+		case code == wire.CodeLedgerUnavailable:
+			s.quickest = min(s.quickest, time.Since(begun))
+			return
+		case code != "" || time.Now().After(deadline):
+			s.t.Fatalf("without room: %q", code)
+		}
+	}
+}
+
+// untilRoom only acts: nothing that it sends makes the ledger try to write.
+func (s *crowded) untilRoom() {
+	s.t.Helper()
+	for deadline := time.Now().Add(Patience); s.act() != ""; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.t.Fatal("it did not go on by itself")
+		}
+	}
+}
+
+func (s *crowded) play() {
+	t := s.t
+	t.Helper()
+	if code := s.act(); code != "" {
 		t.Fatal(code)
 	}
-	empty := fill(t, filepath.Join(at, "ballast"))
-	untilFull()
+	s.read()
+	s.lock()
+	s.stop()
+	s.count()
+}
+
+func (s *crowded) read() {
+	t := s.t
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*Patience)
+	defer cancel()
+	reader, err := client.DialLocation(ctx, s.b.Location(), client.Options{Program: "test", Role: wire.RoleCLI})
+	must(t, err)
+	defer reader.Close()
+	s.b.reading(reader) // to open reading is an act that is recorded
+	empty := s.fill()
+	s.untilFull()
 	var st wire.Status
-	if b.RunPlain("status", "--json").JSON(t, &st); !strings.Contains(st.Ledger, "no room left") {
+	if s.b.RunPlain("status", "--json").JSON(t, &st); !strings.Contains(st.Ledger, s.cause) {
 		t.Errorf("status does not name it: %+v", st)
 	}
-	if rows := b.Activity(); len(rows) < 2*done {
-		t.Errorf("%d rows can be read", len(rows))
+	var rows wire.List[Row]
+	must(t, reader.Call(ctx, wire.MethodActivityList, managed(t, wire.ActivityList{From: 1, Limit: 500}, nil), &rows))
+	if len(rows.Items) < min(2*s.done-1, 500) { // an outcome may be waiting
+		t.Errorf("%d rows can be read", len(rows.Items))
 	}
-	if r := c.Call(wire.MethodAccessList, c.Next(nil)); r.Code() != "" {
+	if r := s.c.Call(wire.MethodAccessList, s.c.Next(nil)); r.Code() != "" {
 		t.Errorf("access.list: %q", r.Code())
 	}
 	empty()
-	untilRoom()
+	s.untilRoom()
+}
 
-	empty = fill(t, filepath.Join(at, "ballast"))
-	untilFull()
-	must(t, b.try(wire.MethodVaultLock, wire.Empty{}))
-	if r := c.Act("http:demo.read", readX); r.Code() == "" {
+func (s *crowded) lock() {
+	t := s.t
+	t.Helper()
+	empty := s.fill()
+	s.untilFull()
+	if err := s.b.try(wire.MethodVaultLock, wire.Empty{}); err != nil {
+		t.Errorf("it was not locked: %v", err)
+	}
+	if r := s.c.Act("http:demo.read", readX); r.Code() == "" {
 		t.Error("it acted after a lock")
 	}
 	empty()
-	b.Unlock()
-	c = b.Granted("http:demo.write")
-	untilRoom()
+	s.b.Unlock()
+	s.c = s.b.Granted("http:demo.write")
+	s.untilRoom()
+}
 
-	empty = fill(t, filepath.Join(at, "ballast"))
-	untilFull()
+func (s *crowded) stop() {
+	t := s.t
+	t.Helper()
+	empty := s.fill()
+	s.untilFull()
 	begun := time.Now()
-	if b.Stop(); time.Since(begun) > 5*time.Second {
+	if s.b.Stop(); time.Since(begun) > 5*time.Second {
 		t.Errorf("it ended after %v", time.Since(begun))
 	}
 	empty()
-	b.Serve()
-	b.Unlock()
-	c = b.Granted("http:demo.write")
-	untilRoom()
-	if quickest > time.Second {
-		t.Errorf("it was refused after %v", quickest)
+	s.b.Serve()
+	s.b.Unlock()
+	s.c = s.b.Granted("http:demo.write")
+	s.untilRoom()
+}
+
+// count holds what was answered, what the API saw and what is recorded against
+// each other.
+func (s *crowded) count() {
+	t, b := s.t, s.b
+	t.Helper()
+	if s.quickest > time.Second {
+		t.Errorf("it was refused after %v", s.quickest)
 	}
-	if seen := up.Seen(); len(seen) != done {
-		t.Errorf("the API saw %d actions, %d were answered", len(seen), done)
+	if seen := s.up.Seen(); len(seen) != s.done {
+		t.Errorf("the API saw %d actions, %d were answered", len(seen), s.done)
 	}
 	intents := 0
 	for _, r := range b.Activity() {
@@ -164,8 +237,8 @@ func TestA01_DiskFullWhileServing(t *testing.T) {
 			intents++
 		}
 	}
-	if intents != done {
-		t.Errorf("%d intents, %d actions", intents, done)
+	if intents != s.done {
+		t.Errorf("%d intents, %d actions", intents, s.done)
 	}
 	b.Stop()
 	v, err := vault.Load(b.Home)
