@@ -27,9 +27,6 @@ const (
 	writeTime = 10 * time.Second
 	// maxInFlight bounds the requests of one channel that wait for an answer.
 	maxInFlight = 256
-	// deathGrace is how long the end of a channel waits for the exit of its
-	// processes: death wins over a closed channel.
-	deathGrace = 50 * time.Millisecond
 	// exitGrace is how long a process without a program may take to be dead:
 	// the kernel gives back its memory in between.
 	exitGrace = time.Second
@@ -42,7 +39,8 @@ type channel struct {
 	id        *session.Channel
 	conn      *net.UnixConn
 	peer      *peer.Process
-	slot      chan struct{} // bounds what is in flight
+	slot      chan struct{}  // bounds what is in flight
+	requests  sync.WaitGroup // those in flight
 	log       refusals
 
 	share   *share // of its process; set before anything is read
@@ -53,6 +51,7 @@ type channel struct {
 
 	filing  sync.Mutex // held while an operation is queued for its card
 	writing sync.Mutex
+	hungUp  bool // nothing is written any more; under writing
 	closing sync.Once
 	closed  chan struct{}
 
@@ -91,10 +90,14 @@ func (b *Broker) serveChannel(conn *net.UnixConn) {
 	defer b.unregister(ch)
 	var watching sync.WaitGroup
 	watching.Go(ch.watchPeer)
-	ch.read()
+	if refused := ch.read(); refused {
+		ch.hangUp()
+	} else {
+		ch.answerLast()
+	}
 	ch.ended()
 	watching.Wait()
-	ch.drain()
+	ch.requests.Wait()
 	ch.mu.Lock()
 	agent := ch.agent
 	ch.mu.Unlock()
@@ -118,71 +121,17 @@ func (b *Broker) refuseUnattributed(conn *net.UnixConn, cause error) {
 	}
 }
 
-// watchPeer ends the channel when the process on it exits. The agent of a shim
-// is watched from hello on.
-func (ch *channel) watchPeer() {
-	select {
-	case <-ch.peer.Done():
-		ch.ended()
-	case <-ch.closed:
-	}
-}
-
-// ended ends the channel after its socket or its peer. Only a session's end has
-// a reason that is worth a wait.
-func (ch *channel) ended() {
-	if ch.id.Session() == nil {
-		ch.close()
-		return
-	}
-	ch.end(ch.endOfChannel())
-}
-
-func (ch *channel) watchAgent(agent *peer.Process) {
-	select {
-	case <-agent.Done():
-		ch.end(session.AgentExited)
-	case <-ch.closed:
-	}
-}
-
-// endOfChannel names the reason for an end that began with the socket or the
-// peer: the death of the agent before that of the shim before a mere close.
-func (ch *channel) endOfChannel() string {
-	ch.mu.Lock()
-	agent := ch.agent
-	ch.mu.Unlock()
-	limit := time.NewTimer(deathGrace)
-	defer limit.Stop()
-	if agent == nil {
-		select {
-		case <-ch.peer.Done():
-			return session.AgentExited
-		case <-limit.C:
-			return session.ChannelClosed
-		}
-	}
-	select {
-	case <-agent.Done():
-		return session.AgentExited
-	case <-limit.C:
-	}
-	if !ch.peer.Alive() {
-		return session.ShimExited
-	}
-	return session.ChannelClosed
-}
-
-// read is the frame loop. Frames are judged in the order of their arrival.
-func (ch *channel) read() {
+// read is the frame loop. Frames are judged in the order of their arrival. It
+// reports whether the channel was refused for what came on it, and not ended by
+// the peer.
+func (ch *channel) read() (refused bool) {
 	ch.conn.SetReadDeadline(time.Now().Add(helloTime))
 	sender := peer.NewReader(ch.conn, ch.peer.PID())
 	frames := wire.NewFrameReader(sender)
 	for {
 		frame, err := frames.Next()
 		if err != nil {
-			ch.readFailed(err)
-			return
+			return ch.readFailed(err)
 		}
 		ch.keepPace()
 		req, fail := wire.DecodeRequest(frame)
@@ -202,14 +151,15 @@ func (ch *channel) read() {
 		}
 		ch.refuse(req.ID, fail)
 		if fail.Closes() || ch.greeting() == nil {
-			return
+			return true
 		}
 	}
 }
 
-func (ch *channel) readFailed(err error) {
+func (ch *channel) readFailed(err error) (refused bool) {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, net.ErrClosed), errors.Is(err, io.ErrUnexpectedEOF):
+		return false
 	case errors.Is(err, wire.ErrFrameTooLarge):
 		ch.refuse(nil, wire.NewError(wire.CodeFrameTooLarge))
 	case errors.Is(err, peer.ErrDescriptor):
@@ -221,6 +171,7 @@ func (ch *channel) readFailed(err error) {
 	case isTimeout(err):
 		ch.refuse(nil, wire.Errorf(wire.CodeProtocolError, "No hello came in time; the channel is closed."))
 	}
+	return true
 }
 
 func isTimeout(err error) bool {
@@ -258,7 +209,7 @@ func (ch *channel) receive(req wire.Request, holds int) *wire.Error {
 		<-ch.slot
 		return wire.NewError(wire.CodeBusy)
 	}
-	go func() {
+	ch.requests.Go(func() {
 		defer func() {
 			ch.share.release(holds)
 			<-ch.slot
@@ -269,7 +220,7 @@ func (ch *channel) receive(req wire.Request, holds int) *wire.Error {
 			return
 		}
 		ch.reply(req.ID, result, nil)
-	}()
+	})
 	return nil
 }
 
@@ -372,6 +323,9 @@ func (ch *channel) reply(id json.RawMessage, result any, fail *wire.Error) {
 	}
 	ch.writing.Lock()
 	defer ch.writing.Unlock()
+	if ch.hungUp {
+		return
+	}
 	ch.conn.SetWriteDeadline(time.Now().Add(writeTime))
 	if _, err := ch.conn.Write(out); err != nil {
 		ch.close()
@@ -392,27 +346,6 @@ func (ch *channel) refuse(id json.RawMessage, fail *wire.Error) {
 		ch.b.recordRefusal(own, ch.id.ID, fail.Code, detail)
 	}
 	ch.reply(id, nil, fail)
-}
-
-// end ends the session for a reason and closes the channel.
-func (ch *channel) end(reason string) {
-	ch.endSession(reason)
-	ch.close()
-}
-
-// close closes the socket once. The reader then ends on its own.
-func (ch *channel) close() {
-	ch.closing.Do(func() {
-		close(ch.closed)
-		ch.conn.Close()
-	})
-}
-
-// drain waits until no request of the channel is under way.
-func (ch *channel) drain() {
-	for range cap(ch.slot) {
-		ch.slot <- struct{}{}
-	}
 }
 
 func isSessionMethod(m string) bool {
