@@ -15,6 +15,7 @@ import (
 
 	"github.com/yett-broker/yett/client"
 	"github.com/yett-broker/yett/internal/endpoint"
+	"github.com/yett-broker/yett/internal/loginkeys"
 	"github.com/yett-broker/yett/internal/vault"
 	"github.com/yett-broker/yett/internal/wire"
 )
@@ -27,6 +28,9 @@ type app struct {
 	home   string
 	json   bool
 	passFD int
+
+	login   func() (loginkeys.Store, error) // the login keychain of this system
+	touchID bool                            // proofs are by the finger
 
 	locked bool // the broker was found locked when something was to be read
 

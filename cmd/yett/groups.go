@@ -13,7 +13,7 @@ var groups = []struct {
 	commands []string
 }{
 	{"First steps:", []string{"up", "add", "connect", "try"}},
-	{"When an agent asks:", []string{"pending", "approve", "deny", "console", "passkey", "unlock"}},
+	{"When an agent asks:", []string{"pending", "approve", "deny", "console", "passkey", "touch-id", "unlock"}},
 	{"Taking access back:", []string{"sessions", "revoke", "lock", "stop"}},
 	{"What may be asked for, and with which values:", []string{"access", "apply", "secret", "ssh", "adopt", "vault"}},
 	{"What was done, and how things are:", []string{"activity", "status", "doctor", "review", "operation", "audit", "receipt"}},

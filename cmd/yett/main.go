@@ -26,7 +26,7 @@ func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 func run(args []string, stdin, stdout, stderr *os.File) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, passFD: -1}
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, passFD: -1, login: openLogin}
 	defer a.wipe()
 	root := newRoot(a)
 	root.SetArgs(args)
@@ -139,7 +139,7 @@ func newRoot(a *app) *cobra.Command {
 		newSecret(a), newVault(a), newApply(a), newAccess(a), newConsole(a), newPending(a), newApprove(a), newDeny(a),
 		newSessions(a), newRevoke(a), newActivity(a), newOperation(a), newAudit(a), newDoctor(a), newSelftest(a), newReview(a), newAdopt(a), newTry(a), newVersion(a),
 		newConnect(a), newService(a), newUninstall(a),
-		newPasskey(a), newReceipt(a),
+		newPasskey(a), newTouchID(a), newReceipt(a),
 		newUp(a), newAdd(a), newSSH(a), newTryAgent(a), newTryStranger(a), newCompletion(a), newMan(a),
 	)
 	inGroups(root)

@@ -16,7 +16,7 @@ import (
 func newVault(a *app) *cobra.Command {
 	c := &cobra.Command{Use: "vault", Short: "Change what opens the vault; back it up and restore it", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	c.AddCommand(newVaultPassphrase(a), newVaultRecoveryCode(a), newVaultRecover(a), newVaultBackup(a), newVaultRestore(a))
+	c.AddCommand(newVaultPassphrase(a), newVaultRecoveryCode(a), newVaultRecover(a), newVaultKeychain(a), newVaultBackup(a), newVaultRestore(a))
 	return c
 }
 

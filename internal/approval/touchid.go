@@ -46,10 +46,19 @@ func SignTouchID(seed, message []byte) (k Passkey, signature Bytes, err error) {
 	return TouchIDKey(private[SeedSize:]), ed25519.Sign(private, Challenge(message)), nil
 }
 
-// VerifyTouchID checks a signature over the challenge of a message.
-func (k Passkey) VerifyTouchID(message, signature []byte) error {
+// Ed25519 is the key in its 32 bytes; nil of a key of another kind.
+func (k Passkey) Ed25519() []byte {
 	public, ok := bytes.CutPrefix(k.Key, coseEd25519)
 	if !ok || len(public) != ed25519.PublicKeySize {
+		return nil
+	}
+	return public
+}
+
+// VerifyTouchID checks a signature over the challenge of a message.
+func (k Passkey) VerifyTouchID(message, signature []byte) error {
+	public := k.Ed25519()
+	if public == nil {
 		return fmt.Errorf("%w: its key is no Ed25519 key", ErrTouchID)
 	}
 	if !ed25519.Verify(public, Challenge(message), signature) {
