@@ -174,6 +174,8 @@ func playPart(part string, args []string) error {
 		return playPiper()
 	case "tlsupstream":
 		return playTLSUpstream(args[0])
+	case "hostile":
+		return playHostile()
 	case "agent":
 		return playAgent(args[0])
 	case "holder":

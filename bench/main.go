@@ -37,7 +37,9 @@ func run() int {
 	spawns := flag.Int("spawns", 15, "starts of each server")
 	kills := flag.Int("kills", 1000, "agents that are killed")
 	held := flag.Int("held", 5000, "idle sessions that are held")
+	hostileOnly := flag.Bool("hostile", false, "measure what hostile servers cost other sessions only")
 	lifeOnly := flag.Bool("life", false, "measure the life of sessions only")
+	getOnly := flag.Bool("get", false, "measure brokered GETs, one by one and at once, only")
 	ledgerOnly := flag.Bool("ledger", false, "measure the ledger, and brokered GETs at once, only")
 	httpOnly := flag.Bool("http", false, "measure kinds of HTTP requests only")
 	resultsOnly := flag.Bool("results", false, "measure large results only")
@@ -60,8 +62,8 @@ func run() int {
 	b, err := newBench()
 	if err == nil {
 		defer b.close()
-		all := !*lifeOnly && !*ledgerOnly && !*resultsOnly && !*httpOnly && !*sshOnly
-		if all {
+		all := !*hostileOnly && !*lifeOnly && !*ledgerOnly && !*resultsOnly && !*httpOnly && !*sshOnly && !*getOnly
+		if all || *getOnly {
 			err = b.measure(*rounds, *calls, *spawns)
 		}
 		if *ledgerOnly {
@@ -70,7 +72,7 @@ func run() int {
 		if err == nil && (all || *ledgerOnly) {
 			err = measureLedger(*rounds, *rows)
 		}
-		if err == nil && (all || *ledgerOnly) {
+		if err == nil && (all || *ledgerOnly || *getOnly) {
 			err = b.measureConcurrent(*calls)
 		}
 		if err == nil && (all || *httpOnly) {
@@ -81,6 +83,9 @@ func run() int {
 		}
 		if err == nil && (all || *sshOnly) {
 			err = b.measureSSH(3 * *rounds)
+		}
+		if err == nil && (all || *hostileOnly) {
+			err = b.measureHostile(*rounds, *calls/3)
 		}
 		if err == nil && (all || *lifeOnly) {
 			err = b.measureLife(*kills, *held)

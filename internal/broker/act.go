@@ -8,6 +8,7 @@ import (
 
 	"github.com/yett-broker/yett/internal/access"
 	"github.com/yett-broker/yett/internal/action"
+	"github.com/yett-broker/yett/internal/bulk"
 	"github.com/yett-broker/yett/internal/ledger"
 	"github.com/yett-broker/yett/internal/session"
 	"github.com/yett-broker/yett/internal/vault"
@@ -148,6 +149,7 @@ func (b *Broker) perform(op *operation, began chan<- *wire.Error) {
 		return
 	}
 	op.setExecuting(intent)
+	bulk.Acts(s.ID)
 	began <- nil
 
 	// peer and session once more, before the step that cannot be taken back

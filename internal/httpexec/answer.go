@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/yett-broker/yett/internal/action"
+	"github.com/yett-broker/yett/internal/bulk"
 )
 
 // droppedHeaders carry credentials or belong to one connection only.
@@ -75,7 +76,7 @@ func (cn *conn) readBody(resp *http.Response, t Target, s *scrubber, res *Result
 		return none
 	}
 	var kept keptBody
-	st := stream{s: s, out: &kept}
+	st := stream{s: s, out: &kept, bulk: bulk.Stream{Session: t.Session}}
 	if t.Body != nil {
 		st.out = t.Body
 	}

@@ -1,6 +1,10 @@
 package httpexec
 
-import "io"
+import (
+	"io"
+
+	"github.com/yett-broker/yett/internal/bulk"
+)
 
 // window is how much of a body is looked at in one piece, unless the secrets are
 // so long that an echo may be longer.
@@ -9,8 +13,9 @@ const window = 32 << 10
 // stream scrubs a body on its way from one place to another, so that it need
 // not lie in memory as a whole.
 type stream struct {
-	s   *scrubber
-	out io.Writer
+	s    *scrubber
+	out  io.Writer
+	bulk bulk.Stream // counts what came as it was decoded
 
 	buf     []byte // read and not handed on yet
 	base    int64  // bytes of the body before buf
@@ -29,7 +34,9 @@ func (st *stream) copy(r io.Reader, limit int64, inspect func(begin []byte, all 
 	ahead := st.s.lookahead()
 	size := max(window, 2*ahead)
 	for first := true; ; first = false {
+		had := len(st.buf)
 		ended := st.fill(r, size, limit+int64(ahead))
+		st.bulk.Came(len(st.buf) - had)
 		over := st.base+int64(len(st.buf)) > limit
 		if first && inspect(st.buf, ended && st.readErr == nil) {
 			return false

@@ -16,6 +16,8 @@ import (
 
 	"github.com/pkg/sftp"
 	"golang.org/x/crypto/ssh"
+
+	"github.com/yett-broker/yett/internal/bulk"
 )
 
 const (
@@ -100,7 +102,7 @@ func (k *kept) copy(ctx context.Context, ch ssh.Channel, reqs <-chan *ssh.Reques
 	})
 	wg.Go(func() { io.Copy(io.Discard, ch.Stderr()) })
 
-	f := &files{pipe: &pipe{Channel: ch}, transfer: c, begin: t.Begin, sent: t.Sent}
+	f := &files{pipe: &pipe{Channel: ch}, transfer: c, session: t.Session, begin: t.Begin, sent: t.Sent}
 	if err := f.open(); err != nil {
 		return nil, false, f.failed(ctx, err)
 	}
@@ -120,6 +122,7 @@ type files struct {
 	*sftp.Client
 	pipe     *pipe
 	transfer Transfer
+	session  string
 	begin    func() error
 	sent     func()
 	placing  bool   // the file may be in its place
@@ -231,7 +234,7 @@ func (f *files) down() (*Copied, error) {
 	if err := f.opened(from); err != nil {
 		return nil, err
 	}
-	to := &counted{to: f.transfer.Sink, hash: sha256.New(), limit: f.transfer.MaxSize}
+	to := &counted{to: f.transfer.Sink, hash: sha256.New(), limit: f.transfer.MaxSize, bulk: bulk.Stream{Session: f.session}}
 	if _, err := from.WriteTo(to); err != nil {
 		return nil, fmt.Errorf("reading %s: %w", remote, err)
 	}
@@ -414,12 +417,14 @@ type counted struct {
 	hash  hash.Hash
 	size  int64
 	limit int64
+	bulk  bulk.Stream
 }
 
 func (c *counted) Write(b []byte) (int, error) {
 	if c.size+int64(len(b)) > c.limit {
 		return 0, &TooLongError{c.limit}
 	}
+	c.bulk.Came(len(b))
 	n, err := c.to.Write(b)
 	c.hash.Write(b[:n])
 	c.size += int64(n)

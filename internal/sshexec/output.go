@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/yett-broker/yett/internal/bulk"
 )
 
 // After the exit status the streams may still be on their way, or a process in
@@ -58,12 +60,12 @@ func (r *ring) end() []byte {
 }
 
 // drainBoth begins to read both streams, each for itself and to its end.
-func drainBoth(ch ssh.Channel, limit int64) *output {
+func drainBoth(ch ssh.Channel, limit int64, session string) *output {
 	arrived, drained := make(chan struct{}, 1), make(chan struct{})
 	o := &output{arrived: arrived, drained: drained}
 	var wg sync.WaitGroup
-	wg.Go(func() { o.stdout.drain(ch, limit, arrived) })
-	wg.Go(func() { o.stderr.drain(ch.Stderr(), limit, arrived) })
+	wg.Go(func() { o.stdout.drain(ch, limit, bulk.Stream{Session: session}, arrived) })
+	wg.Go(func() { o.stderr.drain(ch.Stderr(), limit, bulk.Stream{Session: session}, arrived) })
 	go func() {
 		wg.Wait()
 		close(drained)
@@ -73,11 +75,12 @@ func drainBoth(ch ssh.Channel, limit int64) *output {
 
 // drain keeps at most limit bytes, and the end. Past these it goes on reading,
 // so that the command does not block on a full stream.
-func (s *stream) drain(r io.Reader, limit int64, arrived chan<- struct{}) {
+func (s *stream) drain(r io.Reader, limit int64, pace bulk.Stream, arrived chan<- struct{}) {
 	chunk := make([]byte, 32<<10)
 	for {
 		n, err := r.Read(chunk)
 		if n > 0 {
+			pace.Came(n)
 			keep := min(int64(n), limit-int64(len(s.kept)))
 			s.kept = append(s.kept, chunk[:keep]...)
 			s.tail.write(chunk[keep:n])

@@ -48,7 +48,7 @@ func (k *kept) run(ctx context.Context, ch ssh.Channel, reqs <-chan *ssh.Request
 		defer close(closed)
 		watchExit(reqs, exits)
 	})
-	out := drainBoth(ch, t.MaxOutput)
+	out := drainBoth(ch, t.MaxOutput, t.Session)
 	wg.Go(func() { <-out.drained })
 
 	input, err := k.start(ctx, ch, t, r)
