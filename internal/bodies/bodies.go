@@ -35,7 +35,7 @@
 //	before the first byte    nothing, or an empty file
 //	while a body is written  a file that ends in .part, or one that is cut
 //	after Commit             the whole body, but for one of a single chunk: that is
-//	                         written behind the answer, some 100 µs later; after a
+//	                         written behind the answer, some 20 ms later; after a
 //	                         power cut perhaps a cut one
 //
 // Open removes what ends in .part and what is too short to be a body. What is
@@ -115,7 +115,7 @@ func Open(dir string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("opening the directory of bodies: %w", err)
 	}
 	s := &Store{Options: o, root: root, index: newIndex()}
-	s.fresh = fresh{changed: sync.NewCond(&s.mu), sealed: map[Name][]byte{}, ended: make(chan struct{})}
+	s.fresh = fresh{changed: sync.NewCond(&s.mu), sealed: map[Name][]byte{}, hurry: make(chan struct{}), ended: make(chan struct{})}
 	if err := s.scan(); err != nil {
 		root.Close()
 		return nil, fmt.Errorf("looking through the bodies: %w", err)

@@ -5,8 +5,13 @@ import (
 	"time"
 )
 
-// maxFresh bounds the sealed bytes that wait for the disk.
-const maxFresh = 8 << 20
+const (
+	// maxFresh bounds the sealed bytes that wait for the disk.
+	maxFresh = 8 << 20
+	// freshTime is how long they wait: whoever answers is not to find the
+	// processor busy with the files of those who were answered before.
+	freshTime = 20 * time.Millisecond
+)
 
 // fresh is short bodies that are sealed and not on the disk yet: making a file
 // may wait for the file system's journal, and whoever answers does not wait for
@@ -19,6 +24,7 @@ type fresh struct {
 	trouble bool // the last write failed: whoever comes now writes itself, and learns why it cannot
 	again   bool // the next try is due
 	closing bool
+	hurry   chan struct{} // closed with closing
 	ended   chan struct{}
 }
 
@@ -61,26 +67,38 @@ func (s *Store) writeFresh() {
 		if len(f.order) == 0 || f.closing && f.trouble {
 			return
 		}
-		name := f.order[0]
-		whole, waits := f.sealed[name]
-		if !waits {
-			f.order = f.order[1:]
-			continue
+		s.mu.Unlock()
+		select {
+		case <-time.After(freshTime):
+		case <-f.hurry:
 		}
+		s.mu.Lock()
 		f.again = false
+		for len(f.order) > 0 && s.writeOldestLocked() {
+		}
+		f.changed.Broadcast()
+	}
+}
+
+// writeOldestLocked writes the body that waits for longest, with the lock let go
+// meanwhile, and reports whether that was possible.
+func (s *Store) writeOldestLocked() bool {
+	f := &s.fresh
+	name := f.order[0]
+	if whole, waits := f.sealed[name]; waits {
 		s.mu.Unlock()
 		err := s.writeShort(name, whole)
 		s.mu.Lock()
 		if f.trouble = err != nil; f.trouble {
-			continue
+			return false
 		}
-		f.order = f.order[1:]
 		s.dropFreshLocked(name)
-		f.changed.Broadcast()
 		if s.index.entries[name] == nil { // removed while it was written
 			s.root.Remove(name.file())
 		}
 	}
+	f.order = f.order[1:]
+	return true
 }
 
 // tryAgainLocked is for a disk that had no room.
@@ -94,7 +112,10 @@ func (s *Store) tryAgainLocked() {
 // endFresh writes what waits and returns when that is done.
 func (s *Store) endFresh() {
 	s.mu.Lock()
-	s.fresh.closing = true
+	if !s.fresh.closing {
+		s.fresh.closing = true
+		close(s.fresh.hurry)
+	}
 	s.fresh.changed.Broadcast()
 	s.mu.Unlock()
 	<-s.fresh.ended
