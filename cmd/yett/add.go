@@ -171,9 +171,8 @@ func (a *app) valueFor(ctx context.Context, d *addition, change wire.AccessAppli
 	d.hasValue = !slices.Contains(change.Missing, d.name)
 	switch {
 	case d.hasValue && (d.value != nil || d.generate || fd >= 0):
-		e := wire.Errorf(wire.CodeBadRequest, "%s has its value already; nothing was changed.", d.name)
-		e.NextStep = "Another value: yett secret rotate " + d.name + ". Other commands: into the access file, which yett access show prints and yett apply takes."
-		return e
+		return wire.Errorf(wire.CodeBadRequest, "%s has its value already; nothing was changed.", d.name).
+			Then("Another value: yett secret rotate " + d.name + ". Other commands: into the access file, which yett access show prints and yett apply takes.")
 	case d.hasValue:
 		return nil
 	case d.value == nil && !d.generate:
@@ -255,9 +254,8 @@ func (a *app) whatIsAdded(ctx context.Context, conn *client.Conn, d addition) (w
 		return r, e
 	}
 	if err == nil && r.Difference == "" && !slices.Contains(r.Missing, d.name) {
-		e := wire.Errorf(wire.CodeBadRequest, "%s is added already, and has its value.", d.name)
-		e.NextStep = "Another value: yett secret rotate " + d.name + ". Another account: yett add " + d.preset.Name + " --name NAME."
-		return r, e
+		return r, wire.Errorf(wire.CodeBadRequest, "%s is added already, and has its value.", d.name).
+			Then("Another value: yett secret rotate " + d.name + ". Another account: yett add " + d.preset.Name + " --name NAME.")
 	}
 	return r, err
 }

@@ -139,9 +139,8 @@ func checkTables(tables []byte) error {
 	for i, p := range problems {
 		said[i] = p.Key + ": " + p.Message
 	}
-	e := wire.Errorf(wire.CodeBadRequest, "It cannot be added:\n%s", strings.Join(said, "\n"))
-	e.NextStep = "Correct what is named; docs/access-file.md explains each key. For more than yett add can say, write an access file: yett apply."
-	return e
+	return wire.Errorf(wire.CodeBadRequest, "It cannot be added:\n%s", strings.Join(said, "\n")).
+		Then("Correct what is named; docs/access-file.md explains each key. For more than yett add can say, write an access file: yett apply.")
 }
 
 // checkNewValue refuses a value that would be refused later, before anything is
@@ -159,9 +158,8 @@ func checkNewValue(d addition) error {
 	if why == nil {
 		return nil
 	}
-	e := wire.Errorf(wire.CodeBadRequest, "The value cannot be used: %v; nothing was changed.", why)
-	e.NextStep = "Run it again and give the whole value, without what surrounds it."
-	return e
+	return wire.Errorf(wire.CodeBadRequest, "The value cannot be used: %v; nothing was changed.", why).
+		Then("Run it again and give the whole value, without what surrounds it.")
 }
 
 // readValue reads the value without echo, from a descriptor, or from standard
@@ -179,9 +177,8 @@ func (a *app) readValue(ctx context.Context, d addition, fd int) ([]byte, error)
 	}
 	value, err := readBounded(from)
 	if err == nil && len(value) == 0 {
-		e := wire.Errorf(wire.CodeBadRequest, "No value was given; nothing was changed.")
-		e.NextStep = "Run it in a terminal, or give the value by --value-fd or on standard input."
-		return nil, e
+		return nil, wire.Errorf(wire.CodeBadRequest, "No value was given; nothing was changed.").
+			Then("Run it in a terminal, or give the value by --value-fd or on standard input.")
 	}
 	return value, err
 }

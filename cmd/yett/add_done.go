@@ -45,9 +45,8 @@ func (a *app) printAdded(ctx context.Context, conn *client.Conn, d addition, don
 		a.printAddedText(d, done)
 	}
 	if done.Test != nil && !done.Test.OK {
-		e := wire.Errorf(wire.CodeBadRequest, "%s was added, but trying it failed: %s.", d.name, done.Test.Message)
-		e.NextStep = done.Test.nextStep
-		return e
+		return wire.Errorf(wire.CodeBadRequest, "%s was added, but trying it failed: %s.", d.name, done.Test.Message).
+			Then(done.Test.nextStep)
 	}
 	if !a.json {
 		fmt.Fprintf(a.stdout, "next: let an agent ask for it, then: yett pending%s\n", homeFlag(loc))

@@ -141,9 +141,8 @@ func (a *app) hostKeys(ctx context.Context, address string, given []string) ([]s
 	}
 	shown, err := scanHostKeys(ctx, address)
 	if err != nil {
-		e := wire.Errorf(wire.CodeBadRequest, "The keys of %s cannot be asked for: %v.", approval.Escape(address, 200), err)
-		e.NextStep = "Check host and port; or give the key as the host's administrator has it: --host-key 'TYPE BASE64'."
-		return nil, e
+		return nil, wire.Errorf(wire.CodeBadRequest, "The keys of %s cannot be asked for: %v.", approval.Escape(address, 200), err).
+			Then("Check host and port; or give the key as the host's administrator has it: --host-key 'TYPE BASE64'.")
 	}
 	if len(fingerprints) > 0 {
 		return pickKeys(full, shown, fingerprints)
@@ -155,9 +154,8 @@ func pickKeys(full []string, shown []ssh.PublicKey, fingerprints []string) ([]st
 	for _, f := range fingerprints {
 		i := slices.IndexFunc(shown, func(k ssh.PublicKey) bool { return ssh.FingerprintSHA256(k) == f })
 		if i < 0 {
-			e := wire.Errorf(wire.CodeBadRequest, "The host shows no key with the fingerprint %s; nothing was changed.", approval.Escape(f, 100))
-			e.NextStep = "Find out whether this is the host that you mean: another key can mean another host."
-			return nil, e
+			return nil, wire.Errorf(wire.CodeBadRequest, "The host shows no key with the fingerprint %s; nothing was changed.", approval.Escape(f, 100)).
+				Then("Find out whether this is the host that you mean: another key can mean another host.")
 		}
 		full = append(full, keyLine(shown[i]))
 	}
@@ -179,9 +177,8 @@ func (a *app) confirmKeys(ctx context.Context, address string, shown []ssh.Publi
 		return nil, err
 	}
 	if said != "yes" {
-		e := wire.Errorf(wire.ReasonDenied, "The host's keys were not confirmed; nothing was changed.")
-		e.NextStep = "Ask the host's administrator for their fingerprints and run it again."
-		return nil, e
+		return nil, wire.Errorf(wire.ReasonDenied, "The host's keys were not confirmed; nothing was changed.").
+			Then("Ask the host's administrator for their fingerprints and run it again.")
 	}
 	return lines, nil
 }

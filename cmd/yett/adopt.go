@@ -151,9 +151,8 @@ func placeOf(f ambient.Finding) string {
 func pick(found []ambient.Finding, name string) (ambient.Finding, error) {
 	i := slices.IndexFunc(found, func(f ambient.Finding) bool { return f.Name == name })
 	if i < 0 {
-		e := wire.Errorf(wire.CodeBadRequest, "Nothing that was found is called %s.", approval.Escape(name, 100))
-		e.NextStep = "yett adopt lists what was found."
-		return ambient.Finding{}, e
+		return ambient.Finding{}, wire.Errorf(wire.CodeBadRequest, "Nothing that was found is called %s.", approval.Escape(name, 100)).
+			Then("yett adopt lists what was found.")
 	}
 	f := found[i]
 	if !movable(f) {

@@ -118,9 +118,8 @@ func (a *app) adoptValue(ctx context.Context, conn *client.Conn, f ambient.Findi
 	var fail *wire.Error
 	switch {
 	case errors.As(err, &fail) && strings.Contains(fail.NextStep, "secret rotate"):
-		e := wire.Errorf(fail.Code, "%s has another value already; %s stays where it is.", name, f.Name)
-		e.NextStep = "Replace that value with this one: yett secret rotate " + name + ". Or adopt this one under a name of its own: --as."
-		return e
+		return wire.Errorf(fail.Code, "%s has another value already; %s stays where it is.", name, f.Name).
+			Then("Replace that value with this one: yett secret rotate " + name + ". Or adopt this one under a name of its own: --as.")
 	case err != nil:
 		return err
 	case a.json:
@@ -199,9 +198,8 @@ func tablesFor(f ambient.Finding, name string, o adoptOptions) ([]byte, error) {
 		return p.Tables(name, origin, false), nil
 	}
 	if origin == "" || len(o.paths) == 0 {
-		e := wire.Errorf(wire.CodeBadRequest, "Where %s goes to, or what agents may read there, is not known.", f.Name)
-		e.NextStep = "Say it: yett adopt " + f.Name + " --origin https://… --path /v1/**"
-		return nil, e
+		return nil, wire.Errorf(wire.CodeBadRequest, "Where %s goes to, or what agents may read there, is not known.", f.Name).
+			Then("Say it: yett adopt " + f.Name + " --origin https://… --path /v1/**")
 	}
 	own := preset.Preset{Kind: "bearer", Read: &preset.Rules{Methods: []string{"GET", "HEAD"}, Paths: o.paths}}
 	return own.Tables(name, origin, false), nil
@@ -214,9 +212,8 @@ func serverTables(f ambient.Finding, name string, o adoptOptions) ([]byte, error
 	}
 	user, address, ok := strings.Cut(o.host, "@")
 	if !ok || user == "" || address == "" {
-		e := wire.Errorf(wire.CodeBadRequest, "Which host %s is for is not known.", f.Name)
-		e.NextStep = "Say it: yett adopt " + f.Name + " --host USER@HOST"
-		return nil, e
+		return nil, wire.Errorf(wire.CodeBadRequest, "Which host %s is for is not known.", f.Name).
+			Then("Say it: yett adopt " + f.Name + " --host USER@HOST")
 	}
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		address = net.JoinHostPort(strings.Trim(address, "[]"), "22")

@@ -56,9 +56,8 @@ func (a *app) location() (endpoint.Location, error) {
 		err = loc.Check()
 	}
 	if err != nil {
-		e := wire.Errorf(wire.CodeBadRequest, "The home cannot be used: %v.", err)
-		e.NextStep = "Give a shorter or safer directory with --home, or repair the account's own."
-		return loc, e
+		return loc, wire.Errorf(wire.CodeBadRequest, "The home cannot be used: %v.", err).
+			Then("Give a shorter or safer directory with --home, or repair the account's own.")
 	}
 	return loc, nil
 }

@@ -35,9 +35,8 @@ func (a *app) apply(ctx context.Context, path string, dry bool) error {
 	}
 	policy, err := access.Parse(text)
 	if err != nil {
-		e := wire.Errorf(wire.CodeBadRequest, "%s has problems:\n%v", path, err)
-		e.NextStep = "Correct these lines and apply it again; nothing was changed."
-		return e
+		return wire.Errorf(wire.CodeBadRequest, "%s has problems:\n%v", path, err).
+			Then("Correct these lines and apply it again; nothing was changed.")
 	}
 	conn, err := a.dial(ctx)
 	if err != nil {
@@ -120,7 +119,6 @@ func readAccessFile(path string) ([]byte, error) {
 }
 
 func unreadable(err error) error {
-	e := wire.Errorf(wire.CodeBadRequest, "The access file cannot be read: %s.", approval.Escape(err.Error(), 300))
-	e.NextStep = "Give the path of a file that you may read."
-	return e
+	return wire.Errorf(wire.CodeBadRequest, "The access file cannot be read: %s.", approval.Escape(err.Error(), 300)).
+		Then("Give the path of a file that you may read.")
 }

@@ -30,7 +30,8 @@ func newApprove(a *app) *cobra.Command {
 		Long: "Approves exactly the card that is shown. Without --for each capability covers one action.\n" +
 			"On a terminal the card is shown and you are asked; without ID all cards that wait are, one\n" +
 			"after the other, and the passphrase is asked for once. Elsewhere --digest names the card,\n" +
-			"as read from yett pending --json with the same proof.",
+			"as read from yett pending --json with the same proof. With --touch-id each question is the\n" +
+			"system's own prompt, which names the card by its two words.",
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if o.once && o.length != 0 {
@@ -44,6 +45,7 @@ func newApprove(a *app) *cobra.Command {
 	}
 	c.Flags().BoolVar(&o.once, "once", false, "one action for each capability (the default)")
 	c.Flags().DurationVar(&o.length, "for", 0, "grant for this `DURATION`, at most 8h")
+	c.Flags().BoolVar(&a.touchID, "touch-id", false, "prove by the finger in place of the passphrase; on a Mac, see yett touch-id")
 	c.Flags().StringVar(&o.digest, "digest", "", "the card's digest; required without a terminal")
 	return c
 }
@@ -65,10 +67,9 @@ func (a *app) approve(ctx context.Context, id string, o approveOptions) error {
 	if o.digest != "" {
 		return a.give(ctx, conn, wire.Approval{ApprovalID: id, CardDigest: o.digest}, o)
 	}
-	if !a.canProve() {
-		e := wire.NewError(wire.CodeProofRequired)
-		e.NextStep = "Run it in a terminal without --json, or give --passphrase-fd and --digest."
-		return e
+	if a.json || !a.canProve() {
+		return wire.NewError(wire.CodeProofRequired).
+			Then("Run it in a terminal without --json, or give --passphrase-fd and --digest.")
 	}
 	if err := a.openReading(ctx, conn); err != nil {
 		return err
@@ -125,6 +126,9 @@ func (a *app) give(ctx context.Context, conn *client.Conn, p wire.Approval, o ap
 
 // decide approves a card by the person's proof over exactly this decision.
 func (a *app) decide(ctx context.Context, conn *client.Conn, request wire.Approve) error {
+	if a.touchID {
+		return a.approveByTouch(ctx, conn, request)
+	}
 	return a.withKeys(ctx, conn, func(_ string, keys *vault.Keys, nonce string) error {
 		mac := vault.Proof(keys.Approval, approval.DecisionMessage(request.CardDigest, request.Choice, request.Until, nonce))
 		return call(ctx, conn, wire.MethodApprovalApprove, request, &wire.Proof{Nonce: nonce, MAC: mac}, nil)
@@ -146,12 +150,13 @@ func (a *app) askAndGive(ctx context.Context, conn *client.Conn, p wire.Approval
 		return err
 	}
 	if c.Request != nil && o.length > 0 {
-		e := wire.Errorf(wire.CodeBadRequest, "This card is for one action, which is approved once and not for a time; the card still waits.")
-		e.NextStep = "Approve it: yett approve " + p.ApprovalID + "."
-		return e
+		return wire.Errorf(wire.CodeBadRequest, "This card is for one action, which is approved once and not for a time; the card still waits.").
+			Then("Approve it: yett approve " + p.ApprovalID + ".")
 	}
-	if err := askApproval(ctx, c, o); err != nil {
-		return err
+	if !a.touchID { // its own prompt is the question
+		if err := askApproval(ctx, c, o); err != nil {
+			return err
+		}
 	}
 	return a.give(ctx, conn, p, o)
 }
@@ -169,9 +174,8 @@ func askApproval(ctx context.Context, c approval.Card, o approveOptions) error {
 		return err
 	}
 	if !yes {
-		e := wire.Errorf(wire.ReasonDenied, "Nothing was approved; the card still waits.")
-		e.NextStep = fmt.Sprintf("yett approve %s shows it again, yett deny %s says no to it.", c.ApprovalID, c.ApprovalID)
-		return e
+		return wire.Errorf(wire.ReasonDenied, "Nothing was approved; the card still waits.").
+			Then(fmt.Sprintf("yett approve %s shows it again, yett deny %s says no to it.", c.ApprovalID, c.ApprovalID))
 	}
 	return nil
 }

@@ -47,9 +47,8 @@ func (a *app) auditVerify(ctx context.Context, rows bool) error {
 	var again approvals
 	report, err := ledger.Verify(ctx, loc.Home, opener, a.progress("rows"), again.look)
 	if errors.Is(err, ledger.ErrNoLedger) {
-		e := wire.Errorf(wire.CodeBadRequest, "There is no ledger in %s.", loc.Home)
-		e.NextStep = "Start the broker once: yett up" + homeFlag(loc) + "."
-		return e
+		return wire.Errorf(wire.CodeBadRequest, "There is no ledger in %s.", loc.Home).
+			Then("Start the broker once: yett up" + homeFlag(loc) + ".")
 	}
 	if err != nil {
 		return fmt.Errorf("the ledger cannot be read: %w", err)

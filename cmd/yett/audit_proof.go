@@ -102,9 +102,8 @@ func auditFailed(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return noHead(err)
 	}
-	e := wire.Errorf(wire.CodeBadRequest, "%s", sentence(printable(err.Error())))
-	e.NextStep = "See what else was changed: yett audit verify --rows."
-	return e
+	return wire.Errorf(wire.CodeBadRequest, "%s", sentence(printable(err.Error()))).
+		Then("See what else was changed: yett audit verify --rows.")
 }
 
 func newAuditProve(a *app) *cobra.Command {
@@ -144,9 +143,8 @@ func (a *app) auditProve(ctx context.Context, row, out string) error {
 		return err
 	}
 	if err := writeNew(out, text); err != nil {
-		e := wire.Errorf(wire.CodeBadRequest, "The proof was not written: %s.", printable(err.Error()))
-		e.NextStep = "Give the name of a new file, in a place that you may write to."
-		return e
+		return wire.Errorf(wire.CodeBadRequest, "The proof was not written: %s.", printable(err.Error())).
+			Then("Give the name of a new file, in a place that you may write to.")
 	}
 	a.note("%s: row %d, %d hashes", printable(out), p.Row, len(p.Hashes))
 	return nil
@@ -179,9 +177,8 @@ func (a *app) auditVerifyProof(path, key string) error {
 	}
 	p, c, err := ledger.ParseProof(text, verifier)
 	if err != nil {
-		e := wire.Errorf(wire.CodeBadRequest, "The proof does not hold: %s.", printable(err.Error()))
-		e.NextStep = "Check that it is the key of this log, and get the proof again from whoever made it."
-		return e
+		return wire.Errorf(wire.CodeBadRequest, "The proof does not hold: %s.", printable(err.Error())).
+			Then("Check that it is the key of this log, and get the proof again from whoever made it.")
 	}
 	if a.json {
 		return printJSON(a.stdout, map[string]any{"ok": true, "row": p.Row, "entries": c.Size, "root_hash": c.Root.String(), "origin": c.Origin})

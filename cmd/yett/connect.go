@@ -70,15 +70,13 @@ func newConnect(a *app) *cobra.Command {
 // written there leads to the account's own broker.
 func (a *app) place() (install.Place, error) {
 	if a.home != "" {
-		e := wire.Errorf(wire.CodeBadRequest, "What is installed leads to the broker of your own home; --home is for tests and cannot be installed.")
-		e.NextStep = "Leave --home out."
-		return install.Place{}, e
+		return install.Place{}, wire.Errorf(wire.CodeBadRequest, "What is installed leads to the broker of your own home; --home is for tests and cannot be installed.").
+			Then("Leave --home out.")
 	}
 	uid, home, err := endpoint.Account()
 	if err != nil {
-		e := wire.Errorf(wire.CodeBadRequest, "Your home directory was not found: %v.", err)
-		e.NextStep = "Repair the account's entry in the account database."
-		return install.Place{}, e
+		return install.Place{}, wire.Errorf(wire.CodeBadRequest, "Your home directory was not found: %v.", err).
+			Then("Repair the account's entry in the account database.")
 	}
 	system := "linux"
 	if runtime.GOOS == "darwin" {
@@ -97,9 +95,8 @@ func program(name string) (string, error) {
 		}
 	}
 	if err != nil {
-		e := wire.Errorf(wire.CodeBadRequest, "%s was not found beside yett: %v.", name, err)
-		e.NextStep = "Install both programs into one directory, and run yett from there."
-		return "", e
+		return "", wire.Errorf(wire.CodeBadRequest, "%s was not found beside yett: %v.", name, err).
+			Then("Install both programs into one directory, and run yett from there.")
 	}
 	return path, nil
 }

@@ -46,9 +46,8 @@ func (a *app) console(ctx context.Context, onlyPrint bool) error {
 		return err
 	}
 	if st.Console == "" {
-		e := wire.Errorf(wire.CodeUnavailable, "The broker has no console: %s.", st.ConsoleProblem)
-		e.NextStep = "yett pending and yett approve do the same in a terminal. Start the broker without --no-console to have it."
-		return e
+		return wire.Errorf(wire.CodeUnavailable, "The broker has no console: %s.", st.ConsoleProblem).
+			Then("yett pending and yett approve do the same in a terminal. Start the broker without --no-console to have it.")
 	}
 	opened := !onlyPrint && !a.json && openBrowser(ctx, st.Console)
 	if a.json {

@@ -69,9 +69,8 @@ func (a *app) createVault(ctx context.Context, loc endpoint.Location, recoveryFD
 		return false, nil
 	}
 	if err := show(code); err != nil {
-		e := wire.Errorf(wire.CodeInternal, "The vault was made, but the recovery code could not be shown: %v.", err)
-		e.NextStep = "Remove the new vault in " + loc.Home + " and run it again; it holds nothing yet."
-		return false, e
+		return false, wire.Errorf(wire.CodeInternal, "The vault was made, but the recovery code could not be shown: %v.", err).
+			Then("Remove the new vault in " + loc.Home + " and run it again; it holds nothing yet.")
 	}
 	return true, nil
 }

@@ -17,9 +17,8 @@ var errNotMac = errors.New("this system has no login keychain")
 func (a *app) touchStore() (loginkeys.Store, error) {
 	s, err := a.login()
 	if errors.Is(err, errNotMac) {
-		e := wire.Errorf(wire.CodeProofRequired, "Touch ID is a macOS proof; this system has none.")
-		e.NextStep = "Prove with the passphrase, or with a passkey in the console: yett console."
-		return s, e
+		return s, wire.Errorf(wire.CodeProofRequired, "Touch ID is a macOS proof; this system has none.").
+			Then("Prove with the passphrase, or with a passkey in the console: yett console.")
 	}
 	return s, loginFailed(err)
 }
@@ -28,9 +27,8 @@ func (a *app) touchStore() (loginkeys.Store, error) {
 func (a *app) shareStore() (loginkeys.Store, error) {
 	s, err := a.login()
 	if errors.Is(err, errNotMac) {
-		e := wire.Errorf(wire.CodeProofRequired, "The login keychain is of macOS; this system has none.")
-		e.NextStep = "Unlock with the passphrase: yett unlock."
-		return s, e
+		return s, wire.Errorf(wire.CodeProofRequired, "The login keychain is of macOS; this system has none.").
+			Then("Unlock with the passphrase: yett unlock.")
 	}
 	return s, loginFailed(err)
 }
@@ -44,9 +42,8 @@ func loginFailed(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return errInterrupted
 	}
-	e := wire.Errorf(wire.ReasonDenied, "%s", sentence(printable(err.Error())))
-	e.NextStep = "Nothing was done. Try again, or use the passphrase."
-	return e
+	return wire.Errorf(wire.ReasonDenied, "%s", sentence(printable(err.Error()))).
+		Then("Nothing was done. Try again, or use the passphrase.")
 }
 
 // keychainSalt is the salt of the vault's keychain slot, nil if it has none.

@@ -56,9 +56,8 @@ func hasNoBody(ctx context.Context, conn *client.Conn, id string, err error) err
 	if call(ctx, conn, wire.MethodOperationShow, wire.OperationID{OperationID: id}, nil, &op) != nil || op.IntentRow != 0 {
 		return err
 	}
-	e := wire.Errorf(wire.CodeBadRequest, "This operation has no body: nothing was sent for it (%s%s).", printable(op.State), withCode(op.Code))
-	e.NextStep = "What came of it stands in: yett operation show " + printable(op.OperationID) + "."
-	return e
+	return wire.Errorf(wire.CodeBadRequest, "This operation has no body: nothing was sent for it (%s%s).", printable(op.State), withCode(op.Code)).
+		Then("What came of it stands in: yett operation show " + printable(op.OperationID) + ".")
 }
 
 func withCode(code string) string {

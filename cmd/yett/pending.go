@@ -60,6 +60,7 @@ func newPending(a *app) *cobra.Command {
 			return a.pendingCards(c.Context(), conn)
 		},
 	}
+	c.Flags().BoolVar(&a.touchID, "touch-id", false, "prove by the finger in place of the passphrase; on a Mac, see yett touch-id")
 	c.Flags().BoolVar(&following, "follow", false, "go on showing what comes, until Ctrl-C")
 	return c
 }
@@ -204,9 +205,8 @@ func cardOf(ctx context.Context, conn *client.Conn, id string) (p wire.Approval,
 }
 
 func noSuchCard() error {
-	e := wire.Errorf(wire.CodeBadRequest, "No such card waits: it was decided, withdrawn, or never there.")
-	e.NextStep = "List what waits: yett pending."
-	return e
+	return wire.Errorf(wire.CodeBadRequest, "No such card waits: it was decided, withdrawn, or never there.").
+		Then("List what waits: yett pending.")
 }
 
 // What a screen has room for: whole cards, and lines about others.

@@ -67,9 +67,8 @@ func (a *app) receipt(ctx context.Context, row, out string) error {
 		return err
 	}
 	if err := writeNew(out, text); err != nil {
-		e := wire.Errorf(wire.CodeBadRequest, "The receipt was not written: %s.", printable(err.Error()))
-		e.NextStep = "Give the name of a new file, in a place that you may write to."
-		return e
+		return wire.Errorf(wire.CodeBadRequest, "The receipt was not written: %s.", printable(err.Error())).
+			Then("Give the name of a new file, in a place that you may write to.")
 	}
 	a.note("%s: %s of card %s by %s %q", printable(out), r.Choice, r.ApprovalID, keyWord(r.By), printable(r.Name))
 	return nil
@@ -92,9 +91,8 @@ func (a *app) readReceipt(ctx context.Context, conn *client.Conn, n int64) (r ap
 		return r, fmt.Errorf("reading row %d: %w", n, err)
 	}
 	if row.N != n || row.Kind != "decision" {
-		e := wire.Errorf(wire.CodeBadRequest, "Row %d is no decision.", n)
-		e.NextStep = "Find the row of the decision: yett activity."
-		return r, e
+		return r, wire.Errorf(wire.CodeBadRequest, "Row %d is no decision.", n).
+			Then("Find the row of the decision: yett activity.")
 	}
 	d, err := approval.ReadDecided(row.Verified, row.Granted, row.Request, row.Outcome)
 	if err == nil {
@@ -102,9 +100,8 @@ func (a *app) readReceipt(ctx context.Context, conn *client.Conn, n int64) (r ap
 	}
 	switch {
 	case errors.Is(err, approval.ErrNotSigned):
-		e := wire.Errorf(wire.CodeBadRequest, "Row %d was approved without a signature, so nobody else could check a receipt of it.", n)
-		e.NextStep = "Approve with a passkey what others are to check: yett console."
-		return r, e
+		return r, wire.Errorf(wire.CodeBadRequest, "Row %d was approved without a signature, so nobody else could check a receipt of it.", n).
+			Then("Approve with a passkey what others are to check: yett console.")
 	case err != nil:
 		return r, auditFailed(err)
 	}
@@ -185,9 +182,8 @@ func (a *app) receiptVerify(path, passkey, key string) error {
 		c, err = a.checkLogProof(r, key)
 	}
 	if err != nil {
-		e := wire.Errorf(wire.CodeBadRequest, "%s", sentence(printable(err.Error())))
-		e.NextStep = "Do not rely on it; get the receipt again from whoever made it."
-		return e
+		return wire.Errorf(wire.CodeBadRequest, "%s", sentence(printable(err.Error()))).
+			Then("Do not rely on it; get the receipt again from whoever made it.")
 	}
 	if a.json {
 		return printJSON(a.stdout, map[string]any{"ok": true, "approval_id": r.ApprovalID, "card_digest": r.CardDigest, "choice": r.Choice,

@@ -47,9 +47,8 @@ func (a *app) revoke(ctx context.Context, r wire.Revoke) error {
 		return err
 	}
 	if r.PID != 0 && done.Sessions == 0 {
-		e := wire.Errorf(wire.CodeBadRequest, "No session of process %d lives.", r.PID)
-		e.NextStep = "See which processes have one: yett sessions. End all of them: yett revoke --all."
-		return e
+		return wire.Errorf(wire.CodeBadRequest, "No session of process %d lives.", r.PID).
+			Then("See which processes have one: yett sessions. End all of them: yett revoke --all.")
 	}
 	if a.json {
 		return printJSON(a.stdout, map[string]any{"state": "ended", "sessions": done.Sessions})

@@ -82,9 +82,8 @@ func (a *app) setSecret(ctx context.Context, conn *client.Conn, method, name str
 	}
 	defer clear(value)
 	if err := vault.CheckValue(access.KindSSHKey, value); err != nil { // what holds for every kind
-		e := wire.Errorf(wire.CodeBadRequest, "%v; nothing was changed.", err)
-		e.NextStep = "Check that the whole value was given."
-		return e
+		return wire.Errorf(wire.CodeBadRequest, "%v; nothing was changed.", err).
+			Then("Check that the whole value was given.")
 	}
 	if err := a.prove(ctx, conn, method, wire.SecretSet{Name: name, Value: value}, nil); err != nil {
 		return err
@@ -107,13 +106,11 @@ func (a *app) mayTake(ctx context.Context, conn *client.Conn, method string, nam
 		missing := slices.Contains(r.Missing, name)
 		switch {
 		case missing && method == wire.MethodSecretRotate:
-			e := wire.Errorf(wire.CodeBadRequest, "%s has no value yet.", printable(name))
-			e.NextStep = "Give it one: yett secret set " + printable(name) + "."
-			return e
+			return wire.Errorf(wire.CodeBadRequest, "%s has no value yet.", printable(name)).
+				Then("Give it one: yett secret set " + printable(name) + ".")
 		case !missing && method == wire.MethodSecretSet:
-			e := wire.Errorf(wire.CodeBadRequest, "%s waits for no value: it has one already, or is not declared.", printable(name))
-			e.NextStep = "See what is declared: yett secret list. Another value: yett secret rotate " + printable(name) + "."
-			return e
+			return wire.Errorf(wire.CodeBadRequest, "%s waits for no value: it has one already, or is not declared.", printable(name)).
+				Then("See what is declared: yett secret list. Another value: yett secret rotate " + printable(name) + ".")
 		}
 	}
 	return nil
@@ -129,9 +126,8 @@ func (a *app) readSecret(ctx context.Context, name string) ([]byte, error) {
 	}
 	if len(value) > maxSecret {
 		clear(value)
-		e := wire.Errorf(wire.CodeBadRequest, "The value is longer than %d bytes.", maxSecret)
-		e.NextStep = "Check what standard input is connected to."
-		return nil, e
+		return nil, wire.Errorf(wire.CodeBadRequest, "The value is longer than %d bytes.", maxSecret).
+			Then("Check what standard input is connected to.")
 	}
 	return value, nil
 }

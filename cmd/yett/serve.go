@@ -207,9 +207,8 @@ func cannotListen(loc endpoint.Location, err error) error {
 }
 
 func cannotBeReached(loc endpoint.Location, err error) error {
-	e := wire.Errorf(wire.CodeInternal, "The broker ended itself, since nobody can reach it any more, not even to lock it: %v. Every session has ended.", err)
-	e.NextStep = "A logout takes the runtime directory away. Start it again: yett up" + homeFlag(loc) + "."
-	return e
+	return wire.Errorf(wire.CodeInternal, "The broker ended itself, since nobody can reach it any more, not even to lock it: %v. Every session has ended.", err).
+		Then("A logout takes the runtime directory away. Start it again: yett up" + homeFlag(loc) + ".")
 }
 
 func ledgerUnusable(err error) error {
@@ -222,9 +221,8 @@ func ledgerUnusable(err error) error {
 }
 
 func bodiesUnusable(loc endpoint.Location, err error) error {
-	e := wire.Errorf(wire.CodeInternal, "Bodies of answers cannot be kept in %s: %v.", filepath.Join(loc.Home, bodies.DirName), err)
-	e.NextStep = "It is a directory of this account with mode 0700; correct that, or move away what is in its place."
-	return e
+	return wire.Errorf(wire.CodeInternal, "Bodies of answers cannot be kept in %s: %v.", filepath.Join(loc.Home, bodies.DirName), err).
+		Then("It is a directory of this account with mode 0700; correct that, or move away what is in its place.")
 }
 
 func homeFlag(loc endpoint.Location) string {

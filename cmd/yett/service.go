@@ -166,9 +166,8 @@ func (a *app) vaultIsThere() error {
 	if err != nil || vault.Exists(loc.Home) {
 		return err
 	}
-	e := wire.Errorf(wire.CodeBadRequest, "There is no vault yet, and the broker does not start without one. Nothing was written.")
-	e.NextStep = "Make it first: yett init. Then run this again."
-	return e
+	return wire.Errorf(wire.CodeBadRequest, "There is no vault yet, and the broker does not start without one. Nothing was written.").
+		Then("Make it first: yett init. Then run this again.")
 }
 
 func (a *app) installed(plan *install.UnitPlan, changed bool, words string) error {
@@ -190,9 +189,8 @@ func (a *app) noOtherBroker(ctx context.Context, s managerState) error {
 	if s.Listening || s.PID != 0 || !a.brokerAnswers(ctx) {
 		return nil
 	}
-	e := wire.Errorf(wire.CodeBadRequest, "A broker that was started by hand is running; two cannot own one socket. Nothing was written.")
-	e.NextStep = "Stop it first: yett stop. Then run this again."
-	return e
+	return wire.Errorf(wire.CodeBadRequest, "A broker that was started by hand is running; two cannot own one socket. Nothing was written.").
+		Then("Stop it first: yett stop. Then run this again.")
 }
 
 // brokerAnswers reports whether something listens at the endpoint. Where a
@@ -354,9 +352,8 @@ func (s serviceState) String() string {
 }
 
 func noManager(err error) error {
-	e := wire.Errorf(wire.CodeBadRequest, "%s. Nothing was written.", strings.TrimSuffix(sentence(printable(err.Error())), "."))
-	e.NextStep = "Run the broker without it: yett serve, in a terminal of its own or by whatever starts programs at your login. yett service install --print shows the units."
-	return e
+	return wire.Errorf(wire.CodeBadRequest, "%s. Nothing was written.", strings.TrimSuffix(sentence(printable(err.Error())), ".")).
+		Then("Run the broker without it: yett serve, in a terminal of its own or by whatever starts programs at your login. yett service install --print shows the units.")
 }
 
 func cannotInstall(err error) error {

@@ -50,9 +50,8 @@ func (a *app) usePackaged(ctx context.Context, m *manager, s managerState, yes b
 }
 
 func notTaken(err error, next string) error {
-	e := wire.Errorf(wire.CodeInternal, "The service manager did not take the units: %s.", printable(err.Error()))
-	e.NextStep = next
-	return e
+	return wire.Errorf(wire.CodeInternal, "The service manager did not take the units: %s.", printable(err.Error())).
+		Then(next)
 }
 
 // leavePackaged tells the manager to use the units of a package no more.
@@ -74,7 +73,6 @@ func (a *app) leavePackaged(ctx context.Context, m *manager, s managerState, yes
 }
 
 func notStopped(err error) error {
-	e := wire.Errorf(wire.CodeInternal, "The service manager did not stop the broker: %s. Nothing was removed.", printable(err.Error()))
-	e.NextStep = "Look at: systemctl --user status yett.socket yett.service."
-	return e
+	return wire.Errorf(wire.CodeInternal, "The service manager did not stop the broker: %s. Nothing was removed.", printable(err.Error())).
+		Then("Look at: systemctl --user status yett.socket yett.service.")
 }

@@ -97,9 +97,8 @@ func (a *app) importSSH(ctx context.Context, names []string, o importOptions) er
 	p.findPrivate(ctx)
 	a.printNotTaken(p)
 	if len(p.hosts) == 0 {
-		e := wire.Errorf(wire.CodeBadRequest, "No new host can be taken over; nothing was changed.")
-		e.NextStep = "Look at what is said of each; yett add ssh adds a host by hand."
-		return e
+		return wire.Errorf(wire.CodeBadRequest, "No new host can be taken over; nothing was changed.").
+			Then("Look at what is said of each; yett add ssh adds a host by hand.")
 	}
 	defer p.wipe()
 	return a.applyImport(ctx, conn, p, []byte(file.File), o)
@@ -117,9 +116,8 @@ func readSSH(o importOptions) (*importPlan, error) {
 	}
 	if p.config, err = sshconfig.Read(orElse(o.config, filepath.Join(p.home, ".ssh", "config")), p.home); err != nil {
 		if errors.Is(err, os.ErrNotExist) {
-			e := wire.Errorf(wire.CodeBadRequest, "There is no configuration of ssh: %s.", approval.Escape(err.Error(), 300))
-			e.NextStep = "Name it with --config; or add a host by hand: yett add ssh."
-			return nil, e
+			return nil, wire.Errorf(wire.CodeBadRequest, "There is no configuration of ssh: %s.", approval.Escape(err.Error(), 300)).
+				Then("Name it with --config; or add a host by hand: yett add ssh.")
 		}
 		return nil, cannotRead(err)
 	}

@@ -78,9 +78,8 @@ func (a *app) scan(ctx context.Context, name string, port int, files []string) e
 		return err
 	}
 	if len(host.Jump) > 0 {
-		e := wire.Errorf(wire.CodeBadRequest, "%s is reached over %s, and is not asked from here.", host.Name, strings.Join(host.Jump, ", "))
-		e.NextStep = "Ask on the jump host: ssh-keyscan " + host.Address.Host
-		return e
+		return wire.Errorf(wire.CodeBadRequest, "%s is reached over %s, and is not asked from here.", host.Name, strings.Join(host.Jump, ", ")).
+			Then("Ask on the jump host: ssh-keyscan " + host.Address.Host)
 	}
 	address := host.Address.String()
 	shown, err := scanHostKeys(ctx, address)
@@ -88,9 +87,8 @@ func (a *app) scan(ctx context.Context, name string, port int, files []string) e
 		return err
 	}
 	if err != nil {
-		e := wire.Errorf(wire.CodeUnavailable, "The keys of %s cannot be asked for: %v.", approval.Escape(address, 200), err)
-		e.NextStep = "Check host and port."
-		return e
+		return wire.Errorf(wire.CodeUnavailable, "The keys of %s cannot be asked for: %v.", approval.Escape(address, 200), err).
+			Then("Check host and port.")
 	}
 	r := compareKeys(host, known.LookupAddress(address), shown)
 	if a.json {
@@ -99,9 +97,8 @@ func (a *app) scan(ctx context.Context, name string, port int, files []string) e
 		a.printScanned(r)
 	}
 	if r.Changed {
-		e := wire.Errorf(wire.ReasonDenied, "%s shows another key than is listed or known.", approval.Printable(address))
-		e.NextStep = "Find out from its administrator whether it was changed on purpose. Until then nothing goes there. If it was: yett access show > access.toml, put the new key into its host_keys, yett apply access.toml."
-		return e
+		return wire.Errorf(wire.ReasonDenied, "%s shows another key than is listed or known.", approval.Printable(address)).
+			Then("Find out from its administrator whether it was changed on purpose. Until then nothing goes there. If it was: yett access show > access.toml, put the new key into its host_keys, yett apply access.toml.")
 	}
 	return nil
 }
@@ -117,9 +114,8 @@ func knownHostsFiles() ([]string, error) {
 }
 
 func cannotRead(err error) error {
-	e := wire.Errorf(wire.CodeBadRequest, "What ssh knows cannot be read: %s.", approval.Escape(err.Error(), 300))
-	e.NextStep = "Correct that file, or name others: --config, --known-hosts."
-	return e
+	return wire.Errorf(wire.CodeBadRequest, "What ssh knows cannot be read: %s.", approval.Escape(err.Error(), 300)).
+		Then("Correct that file, or name others: --config, --known-hosts.")
 }
 
 // listedHost is the host of the applied access file that is meant, by its name or

@@ -33,9 +33,8 @@ func askHidden(ctx context.Context, question string) ([]byte, error) {
 		}
 		prefix = "That was empty. "
 	}
-	e := wire.Errorf(wire.CodeProofInvalid, "The answer was empty, %d times.", askedAgain)
-	e.NextStep = "Run it again and type it before Enter; nothing is shown while you type."
-	return nil, e
+	return nil, wire.Errorf(wire.CodeProofInvalid, "The answer was empty, %d times.", askedAgain).
+		Then("Run it again and type it before Enter; nothing is shown while you type.")
 }
 
 // askYes asks for a whole word. A y alone was meant as one, and is asked for

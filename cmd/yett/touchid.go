@@ -60,9 +60,8 @@ func (a *app) addTouchID(ctx context.Context, name string) error {
 	rand.Read(seed) // never fails: the program ends instead
 	err = store.AddSeed(ctx, loc.Home, seed)
 	if errors.Is(err, loginkeys.ErrItemThere) {
-		e := wire.Errorf(wire.CodeBadRequest, "The keychain has a Touch ID key for this home already.")
-		e.NextStep = "Take it back first: yett touch-id remove NAME. The names are in yett passkey list."
-		return e
+		return wire.Errorf(wire.CodeBadRequest, "The keychain has a Touch ID key for this home already.").
+			Then("Take it back first: yett touch-id remove NAME. The names are in yett passkey list.")
 	}
 	if err != nil {
 		return loginFailed(err)
@@ -112,9 +111,8 @@ func (a *app) removeTouchID(ctx context.Context, name string) error {
 		}
 	}
 	if fingerprint == "" {
-		e := wire.Errorf(wire.CodeBadRequest, "There is no such Touch ID key.")
-		e.NextStep = "List them: yett passkey list."
-		return e
+		return wire.Errorf(wire.CodeBadRequest, "There is no such Touch ID key.").
+			Then("List them: yett passkey list.")
 	}
 	if err := a.prove(ctx, conn, wire.MethodPasskeyRemove, wire.PasskeyName{Name: name}, nil); err != nil {
 		return err
@@ -147,28 +145,18 @@ func (a *app) removeSeed(ctx context.Context, fingerprint string) error {
 
 // proveAnew makes a request that depends on the nonce of its proof.
 func (a *app) proveAnew(ctx context.Context, conn *client.Conn, method string, request func(nonce string) (any, error), result any) error {
-	phrase, err := a.secretPhrase(ctx, "Yett passphrase: ")
-	if err != nil {
-		return err
-	}
-	var c wire.Challenge
-	if err := call(ctx, conn, wire.MethodVaultChallenge, wire.Empty{}, nil, &c); err != nil {
-		return err
-	}
-	_, keys, err := a.derive(phrase, c.Slots)
-	if err != nil {
-		return err
-	}
-	r, err := request(c.Nonce)
-	if err != nil {
-		return err
-	}
-	raw, err := json.Marshal(r)
-	if err != nil {
-		return fmt.Errorf("encoding a request: %w", err)
-	}
-	mac := vault.Proof(keys.Approval, approval.ProofMessage(method, raw, c.Nonce))
-	return callRaw(ctx, conn, method, raw, &wire.Proof{Nonce: c.Nonce, MAC: mac}, result)
+	return a.withKeys(ctx, conn, func(_ string, keys *vault.Keys, nonce string) error {
+		r, err := request(nonce)
+		if err != nil {
+			return err
+		}
+		raw, err := json.Marshal(r)
+		if err != nil {
+			return fmt.Errorf("encoding a request: %w", err)
+		}
+		mac := vault.Proof(keys.Approval, approval.ProofMessage(method, raw, nonce))
+		return callRaw(ctx, conn, method, raw, &wire.Proof{Nonce: nonce, MAC: mac}, result)
+	})
 }
 
 // touched makes the proof of a message by the finger. The reason stands in the
@@ -193,16 +181,19 @@ func (a *app) touched(ctx context.Context, conn *client.Conn, reason string, mes
 		return err
 	})
 	if errors.Is(err, loginkeys.ErrNoItem) {
-		e := wire.Errorf(wire.CodeProofRequired, "This Mac has no Touch ID key of Yett.")
-		e.NextStep = "Make one, with the passphrase: yett touch-id add NAME."
-		return nil, e
+		return nil, wire.Errorf(wire.CodeProofRequired, "This Mac has no Touch ID key of Yett.").
+			Then("Make one, with the passphrase: yett touch-id add NAME.")
 	}
 	return proof, loginFailed(err)
 }
 
 // approveByTouch approves a card by the finger. The prompt names the card by its
 // two words, which follow from its id.
-func (a *app) approveByTouch(ctx context.Context, conn *client.Conn, request wire.Approve, how string) error {
+func (a *app) approveByTouch(ctx context.Context, conn *client.Conn, request wire.Approve) error {
+	how := "once"
+	if !request.Until.IsZero() {
+		how = "until " + request.Until.Local().Format("15:04")
+	}
 	reason := "approve the card " + strings.ToUpper(approval.Tag(request.ApprovalID)) + " " + how
 	proof, err := a.touched(ctx, conn, reason, func(nonce string) []byte {
 		return approval.DecisionMessage(request.CardDigest, request.Choice, request.Until, nonce)

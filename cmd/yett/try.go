@@ -47,9 +47,8 @@ func (a *app) try(ctx context.Context, yes bool) error {
 		return usageError{errors.New("try makes a home and a passphrase of its own")}
 	}
 	if !yes && !a.personThere() {
-		e := wire.Errorf(wire.CodeBadRequest, "There is no terminal to approve the card on.")
-		e.NextStep = "Let the demo approve it: YES=1 make try, or yett try --yes."
-		return e
+		return wire.Errorf(wire.CodeBadRequest, "There is no terminal to approve the card on.").
+			Then("Let the demo approve it: YES=1 make try, or yett try --yes.")
 	}
 	if err := peer.Floor(); err != nil {
 		return &wire.Error{Code: wire.CodeInternal, Message: fmt.Sprintf("This system cannot serve: %v.", err), NextStep: "Use Linux 6.5 or later."}

@@ -107,9 +107,8 @@ func (a *app) nothingRuns(ctx context.Context, place install.Place) error {
 }
 
 func stillRuns() error {
-	e := wire.Errorf(wire.CodeBadRequest, "The broker is running; nothing was taken away.")
-	e.NextStep = "Stop it first: yett stop."
-	return e
+	return wire.Errorf(wire.CodeBadRequest, "The broker is running; nothing was taken away.").
+		Then("Stop it first: yett stop.")
 }
 
 // leaving is what will be taken away, and what will not.
@@ -243,7 +242,6 @@ func purgeData(loc endpoint.Location, place install.Place) ([]string, error) {
 }
 
 func cannotPurge(err error) error {
-	e := wire.Errorf(wire.CodeInternal, "Not everything was removed: %s.", printable(err.Error()))
-	e.NextStep = "Look at what is left, and run it again."
-	return e
+	return wire.Errorf(wire.CodeInternal, "Not everything was removed: %s.", printable(err.Error())).
+		Then("Look at what is left, and run it again.")
 }

@@ -186,7 +186,6 @@ func lastWords(path string, from int64) error {
 }
 
 func cannotStart(loc endpoint.Location, err error) error {
-	e := wire.Errorf(wire.CodeUnavailable, "The broker could not be started: %v.", err)
-	e.NextStep = "Look at " + filepath.Join(loc.Home, brokerLog) + ", or run it where you see it: yett serve" + homeFlag(loc) + "."
-	return e
+	return wire.Errorf(wire.CodeUnavailable, "The broker could not be started: %v.", err).
+		Then("Look at " + filepath.Join(loc.Home, brokerLog) + ", or run it where you see it: yett serve" + homeFlag(loc) + ".")
 }

@@ -120,9 +120,8 @@ func (a *app) removeShare(ctx context.Context) error {
 }
 
 func noKeychainSlot() *wire.Error {
-	e := wire.Errorf(wire.CodeBadRequest, "The vault has no keychain slot.")
-	e.NextStep = "Add one while it is unlocked: yett vault keychain add."
-	return e
+	return wire.Errorf(wire.CodeBadRequest, "The vault has no keychain slot.").
+		Then("Add one while it is unlocked: yett vault keychain add.")
 }
 
 // unlockByKeychain sends the unlock key that the share in the keychain gives.
@@ -152,9 +151,8 @@ func (a *app) unlockByKeychain(ctx context.Context, conn *client.Conn, result *w
 		return callRaw(ctx, conn, wire.MethodVaultUnlock, raw, nil, result)
 	})
 	if errors.Is(err, loginkeys.ErrNoItem) {
-		e := wire.Errorf(wire.CodeProofRequired, "The login keychain has no share of this vault.")
-		e.NextStep = "Unlock with the passphrase, then make a new share: yett vault keychain add."
-		return e
+		return wire.Errorf(wire.CodeProofRequired, "The login keychain has no share of this vault.").
+			Then("Unlock with the passphrase, then make a new share: yett vault keychain add.")
 	}
 	return loginFailed(err)
 }

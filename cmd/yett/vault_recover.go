@@ -52,9 +52,8 @@ func (a *app) replaceCode(ctx context.Context, fd int) error {
 		return err
 	}
 	if show == nil {
-		e := wire.Errorf(wire.CodeBadRequest, "There is no terminal to show the new recovery code on; nothing was changed.")
-		e.NextStep = "Run it in a terminal, or give --recovery-fd."
-		return e
+		return wire.Errorf(wire.CodeBadRequest, "There is no terminal to show the new recovery code on; nothing was changed.").
+			Then("Run it in a terminal, or give --recovery-fd.")
 	}
 	conn, err := a.dialUnlocked(ctx)
 	if err != nil {
@@ -82,9 +81,8 @@ func (a *app) replaceCode(ctx context.Context, fd int) error {
 func (a *app) showAndSetCode(ctx context.Context, conn *client.Conn, show func(string) error, confirm bool) (wire.SlotWasSet, error) {
 	code := vault.NewRecoveryCode()
 	if err := show(code); err != nil {
-		e := wire.Errorf(wire.CodeInternal, "The new recovery code could not be shown: %v; the old one stays valid.", err)
-		e.NextStep = "Repair that and run it again."
-		return wire.SlotWasSet{}, e
+		return wire.SlotWasSet{}, wire.Errorf(wire.CodeInternal, "The new recovery code could not be shown: %v; the old one stays valid.", err).
+			Then("Repair that and run it again.")
 	}
 	normal, err := vault.NormalizeRecovery([]byte(code))
 	if err != nil {
@@ -114,9 +112,8 @@ func confirmCode(ctx context.Context, normal []byte) error {
 			return nil
 		}
 	}
-	e := wire.Errorf(wire.CodeBadRequest, "That is not its last group. The code that was shown is not valid; the old one is.")
-	e.NextStep = "Run it again and write the code down."
-	return e
+	return wire.Errorf(wire.CodeBadRequest, "That is not its last group. The code that was shown is not valid; the old one is.").
+		Then("Run it again and write the code down.")
 }
 
 // recover sets the passphrase first and the code second, each in one step: after
@@ -187,9 +184,8 @@ func (a *app) recoveryCode(ctx context.Context) error {
 	normal, err := vault.NormalizeRecovery(phrase)
 	clear(normal)
 	if err != nil {
-		e := wire.Errorf(wire.CodeProofInvalid, "%s", sentence(err.Error()))
-		e.NextStep = "Type it as it was printed: eight groups of five. Case, spaces and dashes do not count."
-		return e
+		return wire.Errorf(wire.CodeProofInvalid, "%s", sentence(err.Error())).
+			Then("Type it as it was printed: eight groups of five. Case, spaces and dashes do not count.")
 	}
 	return nil
 }

@@ -77,9 +77,8 @@ func (a *app) restoreVault(ctx context.Context, path string, f restoreFlags) err
 	}
 	done, err := backup.Restore(loc.Home)
 	if err != nil {
-		e := wire.Errorf(wire.CodeInternal, "%s", sentence(printable(err.Error())))
-		e.NextStep = "Look at the files in " + loc.Home + ": vault.yett is the vault that was there, or the backup, whole."
-		return e
+		return wire.Errorf(wire.CodeInternal, "%s", sentence(printable(err.Error()))).
+			Then("Look at the files in " + loc.Home + ": vault.yett is the vault that was there, or the backup, whole.")
 	}
 	older := done.Backup < done.Replaced
 	if a.json {
@@ -177,7 +176,6 @@ func brokerInTheWay(loc endpoint.Location, err error) error {
 	if !errors.As(err, &used) {
 		return cannotListen(loc, err)
 	}
-	e := wire.Errorf(wire.CodeBadRequest, "A broker has the vault (%s); nothing was changed.", used.Holder)
-	e.NextStep = "Stop it first: yett stop" + homeFlag(loc) + "."
-	return e
+	return wire.Errorf(wire.CodeBadRequest, "A broker has the vault (%s); nothing was changed.", used.Holder).
+		Then("Stop it first: yett stop" + homeFlag(loc) + ".")
 }

@@ -35,9 +35,8 @@ func (ch *channel) requestAction(s *session.Session, m wire.ActionRequest) (any,
 	op, refusal := ch.newOperation(open, s, m)
 	if refusal != nil {
 		if refusal.Code == wire.CodeBadRequest {
-			fail := wire.Errorf(wire.CodeBadRequest, "%s.", refusal.Detail)
-			fail.NextStep = "Correct the action and ask again; list_access shows the capability's kind and what it allows."
-			return nil, fail
+			return nil, wire.Errorf(wire.CodeBadRequest, "%s.", refusal.Detail).
+				Then("Correct the action and ask again; list_access shows the capability's kind and what it allows.")
 		}
 		reason := wire.NewReason(refusal.Code, "")
 		if refusal.Code == wire.ReasonOutsideCapability { // no capability has it inside

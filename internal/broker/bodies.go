@@ -125,9 +125,8 @@ func checkPiece(offset, limit int64) *wire.Error {
 }
 
 func noBody() *wire.Error {
-	fail := wire.Errorf(wire.CodeBadRequest, "There is no such body in this session, or it is kept no longer.")
-	fail.NextStep = "Give the body_ref, stdout_ref or stderr_ref of a result of this session."
-	return fail
+	return wire.Errorf(wire.CodeBadRequest, "There is no such body in this session, or it is kept no longer.").
+		Then("Give the body_ref, stdout_ref or stderr_ref of a result of this session.")
 }
 
 func (b *Broker) openBody(name bodies.Name) (*bodies.Reader, *wire.Error) {
@@ -145,9 +144,8 @@ func (b *Broker) openBody(name bodies.Name) (*bodies.Reader, *wire.Error) {
 
 func (b *Broker) bodyUnreadable(err error) *wire.Error {
 	b.Log.Error("reading a body", "error", err)
-	fail := wire.Errorf(wire.CodeInternal, "The body cannot be read any more.")
-	fail.NextStep = "The action itself is done; its file was damaged, or its disk is. Ask for the document again if that is harmless."
-	return fail
+	return wire.Errorf(wire.CodeInternal, "The body cannot be read any more.").
+		Then("The action itself is done; its file was damaged, or its disk is. Ask for the document again if that is harmless.")
 }
 
 func (b *Broker) piece(r *bodies.Reader, offset, limit int64) (any, *wire.Error) {

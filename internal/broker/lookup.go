@@ -21,9 +21,8 @@ func (ch *channel) getOperation(s *session.Session, m wire.OperationGet) (any, *
 		return nil, ch.b.ledgerFailed(err)
 	}
 	if !ok || first.Caller != subject {
-		fail := wire.Errorf(wire.CodeBadRequest, "There is no such operation of this process.")
-		fail.NextStep = "Give the operation_id that an action's result named."
-		return nil, fail
+		return nil, wire.Errorf(wire.CodeBadRequest, "There is no such operation of this process.").
+			Then("Give the operation_id that an action's result named.")
 	}
 	return ch.fromLedger(first, m.Sequence)
 }

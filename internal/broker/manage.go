@@ -202,9 +202,8 @@ func (o *operator) revoke(r wire.Revoke) (any, *wire.Error) {
 	if r.SessionID != "" {
 		s, ok := o.b.sessions.Get(r.SessionID)
 		if !ok {
-			e := wire.Errorf(wire.CodeBadRequest, "There is no such session.")
-			e.NextStep = "List them: yett sessions."
-			return nil, e
+			return nil, wire.Errorf(wire.CodeBadRequest, "There is no such session.").
+				Then("List them: yett sessions.")
 		}
 		return o.endAndRecord([]*session.Session{s})
 	}

@@ -169,9 +169,8 @@ func (o *operator) replacePolicy(next *access.Policy, text []byte, over *access.
 		return nil, wire.NewError(wire.CodeLocked)
 	}
 	if over != nil && b.open.policy != over {
-		e := wire.Errorf(wire.CodeBusy, "Another access file was applied at the same moment; this one was not.")
-		e.NextStep = "Run it again."
-		return nil, e
+		return nil, wire.Errorf(wire.CodeBusy, "Another access file was applied at the same moment; this one was not.").
+			Then("Run it again.")
 	}
 	var declared []vault.Declared
 	for _, d := range next.Declared() {

@@ -19,9 +19,8 @@ func (o *operator) generateKey(r wire.KeyGenerate) (any, *wire.Error) {
 	}
 	value, err := sshexec.GenerateKey(r.Type)
 	if err != nil {
-		e := wire.Errorf(wire.CodeBadRequest, "No key was made: %v.", err)
-		e.NextStep = "Kinds are ed25519, ecdsa and rsa."
-		return nil, e
+		return nil, wire.Errorf(wire.CodeBadRequest, "No key was made: %v.", err).
+			Then("Kinds are ed25519, ecdsa and rsa.")
 	}
 	defer clear(value)
 	signer, err := sshexec.ParseKey(value)
@@ -51,9 +50,8 @@ func (o *operator) publicKey(r wire.SecretName) (any, *wire.Error) {
 		return nil
 	})
 	if errors.Is(err, vault.ErrMissing) {
-		e := wire.Errorf(wire.CodeBadRequest, "%s has no value yet.", clip(r.Name))
-		e.NextStep = "Make one: yett ssh keygen " + clip(r.Name)
-		return nil, e
+		return nil, wire.Errorf(wire.CodeBadRequest, "%s has no value yet.", clip(r.Name)).
+			Then("Make one: yett ssh keygen " + clip(r.Name))
 	}
 	if err != nil {
 		return nil, o.vaultFailed("reading a key", err)
@@ -77,9 +75,8 @@ func (o *operator) declaredKey(name string) (vault.Declared, *wire.Error) {
 	declared, ok := place(open.policy, name)
 	switch {
 	case !ok:
-		e := wire.Errorf(wire.CodeBadRequest, "No credential %s is declared.", clip(name))
-		e.NextStep = "Declare it with its host in the access file and run yett apply; or add both: yett add ssh."
-		return declared, e
+		return declared, wire.Errorf(wire.CodeBadRequest, "No credential %s is declared.", clip(name)).
+			Then("Declare it with its host in the access file and run yett apply; or add both: yett add ssh.")
 	case declared.Kind != access.KindSSHKey:
 		return declared, wire.Errorf(wire.CodeBadRequest, "The credential %s is of kind %s, not ssh-key.", clip(name), declared.Kind)
 	}

@@ -131,9 +131,8 @@ func (o *operator) showOperation(r wire.OperationID) (any, *wire.Error) {
 }
 
 func noOperation() *wire.Error {
-	e := wire.Errorf(wire.CodeBadRequest, "There is no such operation.")
-	e.NextStep = "Find its id in: yett activity."
-	return e
+	return wire.Errorf(wire.CodeBadRequest, "There is no such operation.").
+		Then("Find its id in: yett activity.")
 }
 
 // resolveOperation records what a person says became of an action whose outcome
@@ -161,9 +160,8 @@ func (o *operator) resolveOperation(r wire.OperationResolve) (any, *wire.Error) 
 		}
 		return nil, wire.Errorf(wire.CodeBadRequest, "Its outcome is known: there is nothing to resolve.")
 	case errors.Is(err, ledger.ErrTransition):
-		e := wire.Errorf(wire.CodeBadRequest, "It cannot be resolved: %v.", errors.Unwrap(err))
-		e.NextStep = "Look at it: yett operation show " + clip(r.OperationID) + "."
-		return nil, e
+		return nil, wire.Errorf(wire.CodeBadRequest, "It cannot be resolved: %v.", errors.Unwrap(err)).
+			Then("Look at it: yett operation show " + clip(r.OperationID) + ".")
 	case err != nil:
 		return nil, o.b.ledgerFailed(err)
 	}

@@ -36,9 +36,8 @@ func (o *operator) checkTouchID(method string, message []byte, p *wire.Proof) (a
 	}
 	if err != nil {
 		b.Log.Warn("a Touch ID signature does not hold", "method", method, "cause", err)
-		e := wire.Errorf(wire.CodeProofInvalid, "%s", sentence(err.Error()))
-		e.NextStep = "Try again, or prove with the passphrase."
-		return approval.Proven{}, e
+		return approval.Proven{}, wire.Errorf(wire.CodeProofInvalid, "%s", sentence(err.Error())).
+			Then("Try again, or prove with the passphrase.")
 	}
 	return approval.Proven{By: approval.ByTouchID, Nonce: p.Nonce, Name: known[i].Name, Key: known[i].Key, Signature: p.TouchID.Signature}, nil
 }
@@ -48,9 +47,8 @@ func (o *operator) checkTouchID(method string, message []byte, p *wire.Proof) (a
 // asked for by a program and not by the key, so it proves nothing else.
 func (o *operator) checkTouchIDAct(method string, m wire.Managed) *wire.Error {
 	if method != wire.MethodActivityRead {
-		e := wire.Errorf(wire.CodeProofRequired, "Touch ID approves cards and opens reading, and proves nothing else.")
-		e.NextStep = "Prove with the passphrase, or where that serves with a passkey."
-		return e
+		return wire.Errorf(wire.CodeProofRequired, "Touch ID approves cards and opens reading, and proves nothing else.").
+			Then("Prove with the passphrase, or where that serves with a passkey.")
 	}
 	proven, fail := o.checkTouchID(method, approval.ProofMessage(method, m.Request, m.Proof.Nonce), m.Proof)
 	if fail != nil {

@@ -39,9 +39,8 @@ func (o *operator) unlock(r wire.Unlock) (any, *wire.Error) {
 			return nil, wire.NewError(wire.CodeProofInvalid)
 		}
 		b.Log.Error("unlocking", "error", err)
-		e := wire.Errorf(wire.CodeInternal, "The vault cannot be opened: %v.", err)
-		e.NextStep = "Look at the vault file; the previous generation lies beside it with the ending .prev."
-		return nil, e
+		return nil, wire.Errorf(wire.CodeInternal, "The vault cannot be opened: %v.", err).
+			Then("Look at the vault file; the previous generation lies beside it with the ending .prev.")
 	}
 	b.turning.Lock()
 	defer b.turning.Unlock()
@@ -241,9 +240,8 @@ func (o *operator) usable(name string, value []byte) *wire.Error {
 	if why == nil {
 		return nil
 	}
-	e := wire.Errorf(wire.CodeBadRequest, "The value cannot be used: %v; nothing was changed.", why)
-	e.NextStep = valueForm(c.Kind)
-	return e
+	return wire.Errorf(wire.CodeBadRequest, "The value cannot be used: %v; nothing was changed.", why).
+		Then(valueForm(c.Kind))
 }
 
 func (o *operator) removeSecret(r wire.SecretName) (any, *wire.Error) {

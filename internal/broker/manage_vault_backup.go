@@ -20,9 +20,8 @@ func (o *operator) backup(r wire.VaultBackup) (any, *wire.Error) {
 		return nil, wire.Errorf(wire.CodeBadRequest, "There is no such part of the vault.")
 	}
 	if r.Generation != 0 && r.Generation != generation {
-		e := wire.Errorf(wire.CodeBadRequest, "The vault was changed while it was copied.")
-		e.NextStep = "Make the backup again."
-		return nil, e
+		return nil, wire.Errorf(wire.CodeBadRequest, "The vault was changed while it was copied.").
+			Then("Make the backup again.")
 	}
 	if r.Generation == 0 {
 		sum := sha256.Sum256(image)

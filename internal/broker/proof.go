@@ -102,9 +102,8 @@ func (o *operator) checkMAC(method string, message []byte, p *wire.Proof) *wire.
 }
 
 func tooManyTries() *wire.Error {
-	e := wire.Errorf(wire.CodeBusy, "Another proof of this process is being tried.")
-	e.NextStep = "Wait for its answer."
-	return e
+	return wire.Errorf(wire.CodeBusy, "Another proof of this process is being tried.").
+		Then("Wait for its answer.")
 }
 
 // mayRead reports whether a proof has opened reading on this channel.

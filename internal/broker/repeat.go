@@ -27,9 +27,8 @@ func (ch *channel) earlier(op *operation) (*ledger.Operation, *wire.Error) {
 		return nil, nil
 	}
 	if !bytes.Equal(first.Digest, op.record.Digest) {
-		fail := wire.Errorf(wire.CodeBadRequest, "The idempotency_key was used for another action.")
-		fail.NextStep = "Use a new idempotency_key, or none."
-		return nil, fail
+		return nil, wire.Errorf(wire.CodeBadRequest, "The idempotency_key was used for another action.").
+			Then("Use a new idempotency_key, or none.")
 	}
 	return &first, nil
 }

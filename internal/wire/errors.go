@@ -115,6 +115,12 @@ func Errorf(code, format string, args ...any) *Error {
 	return e
 }
 
+// Then returns e with a next step for the person in place of the standing one.
+func (e *Error) Then(step string) *Error {
+	e.NextStep = step
+	return e
+}
+
 // With returns e with one more member in its data.
 func (e *Error) With(key string, value any) *Error {
 	if e.Data == nil {
