@@ -2,11 +2,13 @@ package bodies
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"regexp"
+	"regexp/syntax"
 	"strconv"
 	"unicode/utf8"
 )
@@ -14,8 +16,12 @@ import (
 // Bounds of a search.
 const (
 	maxPattern = 1 << 10 // bytes of an expression
+	maxProgram = 5000    // instructions that it compiles to
 	maxLine    = 64 << 10
-	shownLine  = 600 // bytes of a line that are shown; of a longer one, those around the match
+	// maxCost is how many steps a line may take before it is read in a way that
+	// looks at the time: some 50 ms.
+	maxCost   = 4 << 20
+	shownLine = 600 // bytes of a line that are shown; of a longer one, those around the match
 	// MaxContext and MaxMatches bound what a search may ask for.
 	MaxContext = 10
 	MaxMatches = 1000
@@ -50,7 +56,9 @@ func (e *SearchError) Error() string { return e.Why }
 // between what does not lie together.
 type grepper struct {
 	Grep
+	ctx    context.Context
 	re     *regexp.Regexp
+	size   int // of its program
 	limit  int
 	out    []byte
 	before []line // the last ones that were not shown
@@ -72,11 +80,11 @@ func (g Grep) Search(ctx context.Context, r *Reader, offset int64, limit int) (F
 	if len(g.Pattern) > maxPattern {
 		return Found{}, &SearchError{fmt.Sprintf("it is longer than %d bytes", maxPattern)}
 	}
-	re, err := regexp.Compile(g.Pattern)
+	re, size, err := compile(g.Pattern)
 	if err != nil {
-		return Found{}, &SearchError{err.Error()}
+		return Found{}, err
 	}
-	s := &grepper{Grep: g, re: re, limit: limit, shown: -1}
+	s := &grepper{Grep: g, ctx: ctx, re: re, size: size, limit: limit, shown: -1}
 	number, at := 1, int64(0)
 	if offset >= r.Size() {
 		return Found{Complete: true, Next: r.Size()}, nil
@@ -87,7 +95,7 @@ func (g Grep) Search(ctx context.Context, r *Reader, offset int64, limit int) (F
 		}
 	}
 	in := bufio.NewReaderSize(io.NewSectionReader(r, at, r.Size()-at), maxLine)
-	for ; ; number++ {
+	for begin := at; ; number++ {
 		text, err := in.ReadSlice('\n')
 		if len(text) == 0 && err == io.EOF {
 			return Found{Text: s.out, Matches: s.found, Complete: true, Next: at}, nil
@@ -95,7 +103,11 @@ func (g Grep) Search(ctx context.Context, r *Reader, offset int64, limit int) (F
 		if err != nil && err != io.EOF && !errors.Is(err, bufio.ErrBufferFull) {
 			return Found{}, err
 		}
-		if ctx.Err() != nil || !s.take(line{number, at, text}) {
+		inTime := ctx.Err() == nil
+		if !inTime || !s.take(line{number, at, text}) {
+			if inTime && ctx.Err() != nil && at == begin { // to go on from here would end here again
+				return Found{}, &SearchError{"the expression takes too long on a single line; use a simpler one"}
+			}
 			return Found{Text: s.out, Matches: s.found, Next: at}, nil
 		}
 		at += int64(len(text))
@@ -103,6 +115,48 @@ func (g Grep) Search(ctx context.Context, r *Reader, offset int64, limit int) (F
 			number-- // the rest is the same line
 		}
 	}
+}
+
+// compile returns an expression and the size of its program.
+func compile(pattern string) (*regexp.Regexp, int, error) {
+	re, err := regexp.Compile(pattern)
+	if err != nil {
+		return nil, 0, &SearchError{err.Error()}
+	}
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return nil, 0, &SearchError{err.Error()}
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return nil, 0, &SearchError{err.Error()}
+	}
+	if len(program.Inst) > maxProgram {
+		return nil, 0, &SearchError{"it is too large: it repeats too much"}
+	}
+	return re, len(program.Inst), nil
+}
+
+// find looks for the expression in a line. Time grows with the product of both,
+// so where that is large the line ends with ctx.
+func (s *grepper) find(text []byte) []int {
+	if len(text)*s.size <= maxCost {
+		return s.re.FindIndex(text)
+	}
+	return s.re.FindReaderIndex(&timed{ctx: s.ctx, in: bytes.NewReader(text)})
+}
+
+// timed ends with ctx.
+type timed struct {
+	ctx context.Context
+	in  *bytes.Reader
+}
+
+func (t *timed) ReadRune() (rune, int, error) {
+	if err := t.ctx.Err(); err != nil {
+		return 0, 0, err
+	}
+	return t.in.ReadRune()
 }
 
 // skipLines returns the line that offset lies in and where it begins.
@@ -133,7 +187,10 @@ func skipLines(ctx context.Context, r *Reader, offset int64) (number int, at int
 // take looks at one line; false means that it has no room any more, or that the
 // matches are enough.
 func (s *grepper) take(l line) bool {
-	match := s.re.FindIndex(trimEnd(l.text))
+	match := s.find(trimEnd(l.text))
+	if s.ctx.Err() != nil { // it may have seen a part of the line
+		return false
+	}
 	if match == nil {
 		if s.after > 0 {
 			s.after--

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 func reader(t *testing.T, body string) *Reader {
@@ -132,7 +133,7 @@ func TestPointer(t *testing.T) {
 func TestWhatCannotBeSearched(t *testing.T) {
 	var cannot *SearchError
 	r := reader(t, `{"a": [1, 2`)
-	for _, pattern := range []string{"(", "a{2000}", strings.Repeat("x", maxPattern+1), `\8`} {
+	for _, pattern := range []string{"(", "a{2000}", strings.Repeat("(?:a?){999}", 3), strings.Repeat("x", maxPattern+1), `\8`} {
 		if _, err := (Grep{Pattern: pattern, Max: 1}).Search(t.Context(), r, 0, MinShown); !errors.As(err, &cannot) {
 			t.Errorf("%.20q: %v", pattern, err)
 		}
@@ -162,6 +163,22 @@ func TestASearchEnds(t *testing.T) {
 	f, err := Grep{Pattern: "x", Max: 1}.Search(ctx, r, 0, MinShown)
 	if err != nil || f.Complete || f.Next != 0 {
 		t.Errorf("%+v, %v", f, err)
+	}
+	// Time is looked at within a line too: this one alone would take seconds. What
+	// was found before it is shown; where nothing can come any more, that is said.
+	hostile := Grep{Pattern: "one|" + strings.Repeat("(?:a?){999}", 2) + "x", Max: 9}
+	long := strings.Repeat("a", maxLine)
+	for body, next := range map[string]int64{long: -1, "one\n" + long: 4} {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		f, err := hostile.Search(ctx, reader(t, body), 0, MinShown)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("a search of 200 ms took %v", took)
+		}
+		if next < 0 && !errors.As(err, new(*SearchError)) || next > 0 && (err != nil || f.Complete || f.Next != next || string(f.Text) != "1:one\n") {
+			t.Errorf("%.10q: %q %+v, %v", body, f.Text, f, err)
+		}
 	}
 	p, _ := ParsePointer("/x")
 	if _, err := p.Select(ctx, reader(t, "[]"), MinShown); !errors.Is(err, context.Canceled) {
