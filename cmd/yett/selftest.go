@@ -13,6 +13,7 @@ import (
 
 func newSelftest(a *app) *cobra.Command {
 	var role, socket string
+	var interactive bool
 	c := &cobra.Command{
 		Use:   "selftest",
 		Short: "Try on this machine what Yett asks of the system",
@@ -27,9 +28,10 @@ func newSelftest(a *app) *cobra.Command {
 			if role != "" {
 				return reported{selftest.Play(role, socket)}
 			}
-			return a.selftest(c.Context())
+			return a.selftest(c.Context(), interactive)
 		},
 	}
+	c.Flags().BoolVar(&interactive, "interactive", false, "also try what asks you, or changes something for a moment (macOS)")
 	c.Flags().StringVar(&role, "role", "", "play the other side of a check")
 	c.Flags().StringVar(&socket, "socket", "", "where to connect")
 	c.Flags().MarkHidden("role")
@@ -37,13 +39,13 @@ func newSelftest(a *app) *cobra.Command {
 	return c
 }
 
-func (a *app) selftest(ctx context.Context) error {
+func (a *app) selftest(ctx context.Context, interactive bool) error {
 	program, err := os.Executable()
 	if err != nil {
 		return err
 	}
 	checks, counts := []selftest.Check{}, map[selftest.Result]int{}
-	ok, err := selftest.Run(ctx, program, func(c selftest.Check) {
+	ok, err := selftest.Run(ctx, program, interactive, func(c selftest.Check) {
 		checks = append(checks, c)
 		counts[c.Result]++
 		if !a.json {

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -35,6 +36,9 @@ type Check struct {
 	Code   int    `json:"code,omitempty"` // the system's error number, if one came
 }
 
+// errInteractive is the reason of a check that was not allowed.
+const errInteractive = skipped("tried with --interactive only")
+
 // deadline bounds one check.
 const deadline = 10 * time.Second
 
@@ -46,8 +50,9 @@ type trial struct {
 
 // setting is what the checks share.
 type setting struct {
-	program string // this yett, which also plays the other side
-	dir     string // private, removed afterwards
+	program     string // this yett, which also plays the other side
+	dir         string // private, removed afterwards
+	interactive bool   // a person is there, and said that they may be asked
 }
 
 // skipped is the error of a check that cannot be tried here.
@@ -56,32 +61,41 @@ type skipped string
 func (s skipped) Error() string { return string(s) }
 
 // Run makes every check, one after another, and hands each result over as it
-// comes. program is the path of yett. It reports whether none failed.
-func Run(ctx context.Context, program string, report func(Check)) (bool, error) {
+// comes. program is the path of yett; interactive allows the checks that ask the
+// person or for a moment change something outside of the directory. It reports
+// whether none failed.
+func Run(ctx context.Context, program string, interactive bool, report func(Check)) (bool, error) {
 	dir, err := os.MkdirTemp("", "yett-selftest-") // mode 0700
 	if err != nil {
 		return false, fmt.Errorf("making a directory for the checks: %w", err)
 	}
 	defer os.RemoveAll(dir)
-	s := &setting{program: program, dir: dir}
+	s := &setting{program: program, dir: dir, interactive: interactive}
 	ok := true
-	for _, t := range append(portable(), ofSystem()...) {
-		one, cancel := context.WithTimeout(ctx, deadline)
-		found, err := t.try(one, s)
-		cancel()
-		c := Check{Name: t.name, Result: Pass, Found: found}
-		var why skipped
-		var errno syscall.Errno
-		switch {
-		case errors.As(err, &why):
-			c.Result, c.Found = Skip, why.Error()
-		case err != nil:
-			c.Result, c.Found, ok = Fail, err.Error(), false
-			if errors.As(err, &errno) {
-				c.Code = int(errno)
-			}
-		}
+	for _, t := range slices.Concat(portable(), ofSystem()) {
+		c := t.run(ctx, s)
+		ok = ok && c.Result != Fail
 		report(c)
 	}
 	return ok, ctx.Err()
+}
+
+// run makes one check within its deadline.
+func (t trial) run(ctx context.Context, s *setting) Check {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	found, err := t.try(ctx, s)
+	c := Check{Name: t.name, Result: Pass, Found: found}
+	var why skipped
+	var errno syscall.Errno
+	switch {
+	case errors.As(err, &why):
+		c.Result, c.Found = Skip, why.Error()
+	case err != nil:
+		c.Result, c.Found = Fail, err.Error()
+		if errors.As(err, &errno) {
+			c.Code = int(errno)
+		}
+	}
+	return c
 }

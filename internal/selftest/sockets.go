@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -32,6 +33,7 @@ func portable() []trial {
 		{"peer: digest of its program", tryDigest},
 		{"peer: exit is noticed", tryExit},
 		{"peer: exec is noticed", tryExec},
+		{"peer: a program replaced on disk is noticed", tryReplaced},
 		{"peer: another writer on its descriptor is refused", tryPassed},
 	}
 }
@@ -42,6 +44,8 @@ const (
 	RoleExec    = "exec"    // and becomes another program when told to
 	RolePass    = "pass"    // and lets a child of its own write
 	RoleWrite   = "write"   // that child: writes on its descriptor 3
+
+	RoleLaunched = "launched" // started by launchd: takes its socket over and answers (macOS)
 )
 
 // Play is what the program does as the other side. It returns its exit code.
@@ -54,9 +58,12 @@ func Play(role, socket string) int {
 }
 
 func play(role, socket string) error {
-	if role == RoleWrite {
+	switch role {
+	case RoleWrite:
 		_, err := os.NewFile(3, "inherited").Write([]byte("w"))
 		return err
+	case RoleLaunched:
+		return playLaunched()
 	}
 	c, err := net.DialTimeout("unix", socket, deadline)
 	if err != nil {
@@ -155,6 +162,20 @@ func (o *other) close() {
 	o.cmd.Wait()
 }
 
+// execs has the other side become another program, and waits until it has.
+func (o *other) execs(ctx context.Context) error {
+	if _, err := o.conn.Write([]byte("x")); err != nil {
+		return err
+	}
+	if d, ok := ctx.Deadline(); ok {
+		o.exec.SetReadDeadline(d)
+	}
+	if _, err := o.exec.Read(make([]byte, 1)); err != io.EOF {
+		return fmt.Errorf("the other side did not become another program: %v", err)
+	}
+	return nil
+}
+
 func tryPeer(ctx context.Context, s *setting) (string, error) {
 	o, err := connect(ctx, s, RoleConnect)
 	if err != nil {
@@ -240,19 +261,55 @@ func tryExec(ctx context.Context, s *setting) (string, error) {
 		return "", err
 	}
 	defer o.close()
-	if _, err := o.conn.Write([]byte("x")); err != nil {
+	if err := o.execs(ctx); err != nil {
 		return "", err
-	}
-	if d, ok := ctx.Deadline(); ok {
-		o.exec.SetReadDeadline(d)
-	}
-	if _, err := o.exec.Read(make([]byte, 1)); err != io.EOF {
-		return "", fmt.Errorf("the other side did not become another program: %v", err)
 	}
 	if err := o.peer.Recheck(); !errors.Is(err, peer.ErrChanged) {
 		return "", fmt.Errorf("a look at it says %v", err)
 	}
 	return "a look says that it has changed", nil
+}
+
+// tryReplaced puts another program where the other side was started from, as an
+// update does: its evidence is that of the running image, and says so.
+func tryReplaced(ctx context.Context, s *setting) (string, error) {
+	copied := *s
+	copied.program = filepath.Join(s.dir, "replaced")
+	if err := copyFile(copied.program, s.program); err != nil {
+		return "", err
+	}
+	o, err := connect(ctx, &copied, RoleConnect)
+	if err != nil {
+		return "", err
+	}
+	defer o.close()
+	if words := peer.Words(o.peer.Evidence()); slices.Contains(words, "program replaced on disk") {
+		return "", errors.New("it is said to be replaced before it is")
+	}
+	other := filepath.Join(s.dir, "other")
+	if err := copyFile(other, "/bin/sleep"); err != nil {
+		return "", err
+	}
+	if err := os.Rename(other, copied.program); err != nil {
+		return "", err
+	}
+	again, err := peer.Of(o.conn)
+	if err != nil {
+		return "", err
+	}
+	defer again.Close()
+	if words := peer.Words(again.Evidence()); !slices.Contains(words, "program replaced on disk") {
+		return "", fmt.Errorf("evidence that was taken afterwards says %q", words)
+	}
+	return "evidence that is taken afterwards says so", o.peer.Recheck()
+}
+
+func copyFile(to, from string) error {
+	content, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, content, 0o700)
 }
 
 func tryPassed(ctx context.Context, s *setting) (string, error) {

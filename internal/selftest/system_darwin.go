@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -25,10 +24,17 @@ func ofSystem() []trial {
 			return "CLOCK_MONOTONIC; that it counts sleep is clock_gettime(3)'s word", nil
 		}},
 		{"token: of this process, by its number and by a socket", tryToken},
+		{"token: an exec changes it", tryTokenAfterExec},
+		{"token: another user of the socket shows in it", tryTokenOfShared},
+		{"kqueue: an exec and an exit are told", tryKqueue},
 		{"code: the kernel, the framework and the file agree", tryCode},
 		{"code: a requirement for other code is refused", tryOtherRequirement},
 		{"code: another program's requirement is refused", tryAppleProgram},
+		{"code: node is named, if it is there", tryNode},
 		{"launchd: no socket where it did not start us", tryLaunchd},
+		{"launchd: the socket of a job is taken over", tryLaunchdJob},
+		{"sleep: is told before it comes", trySleep},
+		{"screen: its lock is known", tryScreen},
 	}
 }
 
@@ -152,16 +158,4 @@ func tryAppleProgram(context.Context, *setting) (string, error) {
 		return "", err
 	}
 	return refusal(c, t, `anchor apple and identifier "com.apple.sleep"`)
-}
-
-func tryLaunchd(context.Context, *setting) (string, error) {
-	k, _, err := open()
-	if err != nil {
-		return "", err
-	}
-	_, err = k.LaunchSockets("broker")
-	if !errors.Is(err, syscall.ESRCH) && !errors.Is(err, syscall.ENOENT) {
-		return "", fmt.Errorf("want ESRCH, got: %w", err)
-	}
-	return err.Error(), nil
 }

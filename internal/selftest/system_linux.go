@@ -2,6 +2,7 @@ package selftest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -63,3 +64,6 @@ func ofSystem() []trial {
 		}},
 	}
 }
+
+// playLaunched refuses: there is no launchd.
+func playLaunched() error { return errors.New("launchd is macOS's") }

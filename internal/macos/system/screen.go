@@ -51,12 +51,14 @@ func OpenScreen(coreGraphics, coreFoundation string) (*Screen, error) {
 	return s, nil
 }
 
-// Locked asks the window server. A login without windows (over SSH, say) has no
-// screen, which is an error.
+// ErrNoScreen means that this login has no windows: one over SSH, say.
+var ErrNoScreen = errors.New("this login has no screen")
+
+// Locked asks the window server.
 func (s *Screen) Locked() (bool, error) {
 	session := s.session()
 	if session == 0 {
-		return false, errors.New("this login has no screen")
+		return false, ErrNoScreen
 	}
 	defer s.cf.release(session)
 	key, err := s.cf.newString(screenIsLocked)
