@@ -55,19 +55,20 @@ func (c *approvals) look(row ledger.Row) error {
 
 func (c *approvals) act(row ledger.Row) error {
 	var r struct {
-		Method string
-		Sum    string `json:"request_sha256"`
+		approval.Value
+		Sum string `json:"request_sha256"`
 	}
 	var o struct{ Proof approval.Proven }
 	err := errors.Join(json.Unmarshal(row.Request, &r), json.Unmarshal(row.Outcome, &o))
 	if err != nil {
 		return fmt.Errorf("reading a proof: %w", err)
 	}
-	if r.Sum == "" && o.Proof.By == approval.ByPasskey && o.Proof.Assertion == nil {
-		return nil // about a value: the row says only which passkey it was
-	}
 	sum, err := hex.DecodeString(r.Sum)
-	if err == nil {
+	switch {
+	case err != nil:
+	case r.Sum == "":
+		err = o.Proof.CheckValue(r.Value)
+	default:
 		err = o.Proof.CheckAct(r.Method, sum)
 	}
 	if err != nil {

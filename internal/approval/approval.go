@@ -266,6 +266,18 @@ func proofMessage(method string, sum []byte, nonce string) []byte {
 	return fmt.Appendf(nil, "yett-proof-v1\n%s\n%x\n%s", field(method), sum, field(nonce))
 }
 
+// Value is what a passkey's answer about the value of a credential covers: what
+// it is for. The value itself is left out, since the row that keeps the answer
+// would let its reader try guesses.
+type Value struct{ Method, Name, Kind, Place string }
+
+// Message returns the bytes that a passkey's answer covers.
+//
+//	"yett-value-v1\n" method "\n" name "\n" kind "\n" place "\n" nonce
+func (v Value) Message(nonce string) []byte {
+	return fmt.Appendf(nil, "yett-value-v1\n%s\n%s\n%s\n%s\n%s", field(v.Method), field(v.Name), field(v.Kind), field(v.Place), field(nonce))
+}
+
 // field leaves every well-formed field as it is. Of the others no two become
 // equal, and none runs into the next.
 func field(s string) string { return Escape(s, math.MaxInt) }

@@ -61,6 +61,9 @@ func (p Proven) CheckAct(method string, sum []byte) error {
 	return p.verify(proofMessage(method, sum, p.Nonce))
 }
 
+// CheckValue checks again that the key approved that a value be stored.
+func (p Proven) CheckValue(v Value) error { return p.verify(v.Message(p.Nonce)) }
+
 func (p Proven) failure() error {
 	if p.By == ByTouchID {
 		return ErrTouchID

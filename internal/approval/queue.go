@@ -20,6 +20,12 @@ var (
 	ErrChoice  = errors.New("the choice is not one that the card offers")
 )
 
+// wrongChoice says why a choice is not one that the card offers.
+type wrongChoice string
+
+func (w wrongChoice) Error() string { return string(w) }
+func (wrongChoice) Unwrap() error   { return ErrChoice }
+
 // keepNo is how long a no is kept.
 const keepNo = time.Minute
 
@@ -266,14 +272,14 @@ func (q *Queue) Decide(id, digest string, d Decision, record func(*Item) error) 
 	case digest != w.Digest:
 		return ErrDigest
 	case d.Choice == ChoiceUntil && w.Card.Request != nil:
-		return fmt.Errorf("%w: one action is approved once, not for a time", ErrChoice)
+		return wrongChoice("one action is approved once, not for a time")
 	case d.Choice == ChoiceUntil:
 		now := q.clock.Now()
 		if !d.Until.After(now) {
-			return fmt.Errorf("%w: the end lies in the past", ErrChoice)
+			return wrongChoice("the end lies in the past")
 		}
 		if d.Until.After(now.Add(MaxGrant)) {
-			return fmt.Errorf("%w: the end lies more than %v ahead", ErrChoice, MaxGrant)
+			return wrongChoice(fmt.Sprintf("the end lies more than %d hours ahead", MaxGrant/time.Hour))
 		}
 	}
 	if err := record(w.Item); err != nil {

@@ -3,15 +3,18 @@ package broker
 import (
 	"context"
 	"errors"
+	"runtime"
 	"time"
 
 	"github.com/yett-broker/yett/internal/bodies"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
+// searchesAtOnce leaves a processor to what is short.
+var searchesAtOnce = min(2, max(1, runtime.GOMAXPROCS(0)-1))
+
 const (
-	searchTime     = 5 * time.Second
-	searchesAtOnce = 2
+	searchTime = 5 * time.Second
 	// defaultMatches are enough where nobody says how many.
 	defaultMatches = 100
 )
@@ -129,10 +132,24 @@ func (o *operator) showBody(r wire.OperationShowBody) (any, *wire.Error) {
 		return nil, o.b.bodyUnreadable(err)
 	}
 	defer body.Close()
-	if r.Offset == 0 {
-		if fail := o.row("body.read", map[string]any{"operation_id": clip(r.OperationID), "stream": clip(r.Stream)}, nil); fail != nil {
-			return nil, fail
-		}
+	if fail := o.readsBody(r); fail != nil {
+		return nil, fail
 	}
 	return o.b.piece(body, r.Offset, r.Limit)
+}
+
+// readsBody makes the row that says that a body was read: one for all of its
+// pieces, wherever the first of them begins.
+func (o *operator) readsBody(r wire.OperationShowBody) *wire.Error {
+	o.showing.Lock()
+	defer o.showing.Unlock()
+	body := r.OperationID + " " + r.Stream
+	if o.shown == body && r.Offset > 0 {
+		return nil
+	}
+	if fail := o.row("body.read", map[string]any{"operation_id": clip(r.OperationID), "stream": clip(r.Stream)}, nil); fail != nil {
+		return fail
+	}
+	o.shown = body
+	return nil
 }

@@ -196,3 +196,19 @@ func TestOneCardIsFoundInALongQueue(t *testing.T) {
 		t.Errorf("%+v", items)
 	}
 }
+
+// TestAGrantIsSaidToEndWithItsSession: a person who allows more time than the
+// session has left is told the end that there is.
+func TestAGrantIsSaidToEndWithItsSession(t *testing.T) {
+	ch, s, _ := cardBroker(t)
+	item := &approval.Item{SessionID: s.ID, Capabilities: []string{"c"}}
+	d := approval.Decision{Choice: approval.ChoiceUntil, Until: ch.b.Clock.Now().Add(100 * time.Hour)}
+	s.Grant(item.Capabilities, d.Until, false, false)
+	if got, want := ch.b.givenUntil(item, d), s.Status().ExpiresAt; !got.Equal(want) {
+		t.Errorf("said to end at %v, not %v", got, want)
+	}
+	item.SessionID = "s_gone"
+	if got := ch.b.givenUntil(item, d); !got.Equal(d.Until) {
+		t.Errorf("of a session that has gone: %v", got)
+	}
+}

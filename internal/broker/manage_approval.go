@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/ledger"
@@ -66,7 +67,10 @@ func (o *operator) approve(r wire.Approve, p *wire.Proof) (any, *wire.Error) {
 	if fail != nil {
 		return nil, fail
 	}
-	return o.decide(r.ApprovalID, r.CardDigest, d, proven)
+	if _, fail := o.decide(r.ApprovalID, r.CardDigest, d, proven); fail != nil {
+		return nil, fail
+	}
+	return wire.Empty{}, nil
 }
 
 // maxAtOnce bounds how many cards one proof decides.
@@ -84,10 +88,33 @@ func (o *operator) approveAll(r wire.ApproveAll, p *wire.Proof) (any, *wire.Erro
 	}
 	all := wire.ApprovedAll{}
 	for _, c := range r.Cards {
-		_, fail := o.decide(c.ApprovalID, c.CardDigest, d, proven)
-		all.Cards = append(all.Cards, wire.CardDecided{ApprovalID: c.ApprovalID, Error: fail})
+		became := wire.CardDecided{ApprovalID: c.ApprovalID}
+		var item *approval.Item
+		if item, became.Error = o.decide(c.ApprovalID, c.CardDigest, d, proven); became.Error == nil {
+			became.Until = o.b.givenUntil(item, d)
+		} else {
+			_, err := o.b.queue.Get(c.ApprovalID)
+			became.Waits = err == nil
+		}
+		all.Cards = append(all.Cards, became)
 	}
 	return all, nil
+}
+
+// givenUntil is when what a decision gave ends: a session that ends earlier ends
+// its grants too.
+func (b *Broker) givenUntil(i *approval.Item, d approval.Decision) time.Time {
+	until := d.Until
+	s, ok := b.sessions.Get(i.SessionID)
+	if !ok || d.Choice != approval.ChoiceUntil {
+		return until
+	}
+	for _, c := range i.Capabilities {
+		if g, _ := s.Granted(c); !g.Until.IsZero() && g.Until.Before(until) {
+			until = g.Until
+		}
+	}
+	return until
 }
 
 // proveDecision checks the proof of a yes: over the digests in their order, the
@@ -125,12 +152,15 @@ func (o *operator) proveDecision(r wire.ApproveAll, p *wire.Proof) (d approval.D
 }
 
 func (o *operator) denyCard(r wire.ApprovalID) (any, *wire.Error) {
-	return o.decide(r.ApprovalID, "", approval.Decision{Choice: approval.ChoiceDeny, Code: wire.ReasonDenied}, approval.Proven{})
+	if _, fail := o.decide(r.ApprovalID, "", approval.Decision{Choice: approval.ChoiceDeny, Code: wire.ReasonDenied}, approval.Proven{}); fail != nil {
+		return nil, fail
+	}
+	return wire.Empty{}, nil
 }
 
 // decide records a decision and then lets it take effect, in one step of the
 // queue: nothing can happen between the two.
-func (o *operator) decide(id, digest string, d approval.Decision, proven approval.Proven) (any, *wire.Error) {
+func (o *operator) decide(id, digest string, d approval.Decision, proven approval.Proven) (*approval.Item, *wire.Error) {
 	item, err := o.b.queue.Get(id)
 	if err == nil {
 		approver := o.approver(item) // before the queue is held: it asks the kernel about every agent
@@ -144,7 +174,7 @@ func (o *operator) decide(id, digest string, d approval.Decision, proven approva
 	var fail *wire.Error
 	switch {
 	case err == nil:
-		return wire.Empty{}, nil
+		return item, nil
 	case errors.As(err, &fail):
 		return nil, fail
 	case errors.Is(err, approval.ErrDigest):
@@ -156,7 +186,7 @@ func (o *operator) decide(id, digest string, d approval.Decision, proven approva
 		e.NextStep = "List what waits: yett pending."
 		return nil, e
 	}
-	return nil, wire.Errorf(wire.CodeBadRequest, "%v.", err)
+	return nil, wire.Errorf(wire.CodeBadRequest, "%s", sentence(err.Error()))
 }
 
 // decisionRow records a decision: who decided, how a yes was proven, what it

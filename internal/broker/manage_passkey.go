@@ -26,8 +26,8 @@ func (b *Broker) origin() string {
 }
 
 // passkeyChallenge tells a page how to ask for a passkey. It is nil while there
-// is none to ask for. Which ones there are is told to a page, which could not ask
-// without, and to whoever may read.
+// is none to ask for. Which ones there are is told to whoever may read; a page
+// before its proof lets the browser find one.
 func (o *operator) passkeyChallenge() *wire.PasskeyChallenge {
 	origin := o.b.origin()
 	known, err := o.b.Vault.Approvers()
@@ -35,11 +35,12 @@ func (o *operator) passkeyChallenge() *wire.PasskeyChallenge {
 		return nil
 	}
 	c := &wire.PasskeyChallenge{RelyingParty: approval.RelyingParty, Origin: origin, IDs: [][]byte{}}
-	if _, onPage := o.who.(*Page); !onPage && !o.mayRead() {
-		return c
-	}
+	read := o.mayRead()
 	for _, a := range known {
-		if a.Kind == "" {
+		if a.Kind != "" {
+			continue
+		}
+		if c.Any = true; read {
 			c.IDs = append(c.IDs, a.ID)
 		}
 	}
@@ -117,8 +118,7 @@ func staleNonce() *wire.Error {
 }
 
 // checkPasskeyAct checks a passkey's answer for anything but a decision, whose
-// own row has it. What a value was set to follows from no row, not even hashed:
-// for these the row says only which passkey it was.
+// own row has it.
 func (o *operator) checkPasskeyAct(method string, m wire.Managed) *wire.Error {
 	switch method {
 	case wire.MethodVaultSetSlot, wire.MethodKeychainSet, wire.MethodPasskeyAdd, wire.MethodTouchIDAdd:
@@ -126,17 +126,41 @@ func (o *operator) checkPasskeyAct(method string, m wire.Managed) *wire.Error {
 		e.NextStep = "Prove with the passphrase or the recovery code."
 		return e
 	}
+	if method == wire.MethodSecretSet || method == wire.MethodSecretRotate {
+		return o.checkPasskeyValue(method, m)
+	}
 	proven, fail := o.checkPasskey(method, approval.ProofMessage(method, m.Request, m.Proof.Nonce), m.Proof)
 	if fail != nil {
 		return fail
 	}
-	request := map[string]any{"method": method, "passkey": proven.Name}
-	if method == wire.MethodSecretSet || method == wire.MethodSecretRotate {
-		proven = approval.Proven{By: approval.ByPasskey, Name: proven.Name, Key: proven.Key}
-	} else {
-		sum := sha256.Sum256(m.Request)
-		request["request_sha256"] = hex.EncodeToString(sum[:])
+	sum := sha256.Sum256(m.Request)
+	request := map[string]any{"method": method, "passkey": proven.Name, "request_sha256": hex.EncodeToString(sum[:])}
+	return o.row("proof.passkey", request, map[string]any{"proof": proven})
+}
+
+// checkPasskeyValue checks a passkey's answer for storing a value: over which
+// credential it is for, of which kind and place, but not over the value, of which
+// neither the browser's challenge nor the row may tell anything.
+func (o *operator) checkPasskeyValue(method string, m wire.Managed) *wire.Error {
+	var r wire.SecretSet
+	defer func() { clear(r.Value) }()
+	if err := wire.DecodeParams(m.Request, &r); err != nil {
+		return wire.Errorf(wire.CodeBadRequest, "%s", err.Message)
 	}
+	open := o.b.state()
+	if open == nil {
+		return wire.NewError(wire.CodeLocked)
+	}
+	declared, ok := place(open.policy, r.Name)
+	if !ok {
+		return o.vaultFailed("storing a value", vault.ErrUndeclared)
+	}
+	v := approval.Value{Method: method, Name: declared.Name, Kind: declared.Kind, Place: declared.Place}
+	proven, fail := o.checkPasskey(method, v.Message(m.Proof.Nonce), m.Proof)
+	if fail != nil {
+		return fail
+	}
+	request := map[string]any{"method": method, "passkey": proven.Name, "name": v.Name, "kind": v.Kind, "place": v.Place}
 	return o.row("proof.passkey", request, map[string]any{"proof": proven})
 }
 

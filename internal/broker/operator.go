@@ -20,6 +20,9 @@ type operator struct {
 	nonces  map[string]time.Duration // open challenges → their end, since boot
 	reading time.Duration            // until when this one may read, since boot
 	clicks  time.Duration            // until when a page may decide by a click, since boot
+
+	showing sync.Mutex
+	shown   string // the body of which a row says that it is read here
 }
 
 // asker is who an operator is, by what the system establishes about it.

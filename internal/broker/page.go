@@ -79,14 +79,21 @@ func closeAll(all []*peer.Process) {
 
 // noAgent fails if one of the processes has an agent's session or descends from
 // a process that has one. It can only refuse: a process that leaves its parents
-// is not seen here.
+// is not seen here. The ancestors are followed once, however many agents there
+// are.
 func (b *Broker) noAgent(holders []*peer.Process) error {
+	agents := map[peer.Name]bool{}
 	for _, other := range b.agents() {
-		agent := other.subject()
-		for _, p := range holders {
-			k, err := peer.Kinship(p, agent)
-			if err == nil && (k.Relation == action.KinSame || k.Relation == action.KinDescendant) {
-				return fmt.Errorf("%w: process %d belongs to the agent in process %d", peer.ErrNoAttribution, p.PID(), agent.PID())
+		agents[peer.NameOf(other.subject().Evidence())] = true
+	}
+	if len(agents) == 0 {
+		return nil
+	}
+	for _, p := range holders {
+		line, _ := p.Line() // of one that has ended there is none
+		for _, x := range line {
+			if agents[x] {
+				return fmt.Errorf("%w: process %d belongs to the agent in process %d", peer.ErrNoAttribution, p.PID(), x.PID)
 			}
 		}
 	}

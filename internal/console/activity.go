@@ -227,7 +227,7 @@ func (c *Console) viewOperation(w http.ResponseWriter, r *http.Request, o *opene
 		}
 		rows = append(rows, s)
 	}
-	c.render(w, "operation.html", map[string]any{"Op": op, "Rows": rows})
+	c.render(w, "operation.html", map[string]any{"Op": op, "Rows": rows, "Kept": keptOf(op)})
 }
 
 // indented writes a part of a row so that it can be read, in characters that

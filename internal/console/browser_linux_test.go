@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/cdproto/browser"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/remote"
 
@@ -235,6 +236,17 @@ func (tb *tab) click(selector string) {
 func (tb *tab) typeIn(selector, text string) {
 	tb.t.Helper()
 	tb.do(chromedp.WaitVisible(selector), chromedp.SendKeys(selector, text))
+}
+
+// keys presses keys as quickly as a hand does, however slowly the test runs: the
+// page is told when each was pressed.
+func (tb *tab) keys(text string) {
+	tb.t.Helper()
+	at := float64(time.Now().UnixMilli()) / 1000
+	tb.do(chromedp.KeyEvent(text, func(p *input.DispatchKeyEventParams) {
+		at += 0.01
+		p.Timestamp = input.TimeSinceEpoch(at)
+	}))
 }
 
 // prove gives the passphrase at the gate.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/yett-broker/yett/internal/approval"
-	"github.com/yett-broker/yett/internal/wire"
 )
 
 // fill gives every string of a value a text of its own and notes where, every
@@ -71,24 +70,6 @@ func TestNothingOfACardIsLeftOut(t *testing.T) {
 				t.Errorf("card of one %s: %s is not shown", name, path)
 			}
 		}
-	}
-}
-
-// TestAGrantEndsWithItsSession: what is said about an end is the end that the
-// session gave, not the one that was asked for.
-func TestAGrantEndsWithItsSession(t *testing.T) {
-	now := time.Now()
-	e := ends{until: now.Add(8 * time.Hour)}
-	sessions := []wire.Session{
-		{SessionID: "s_other", Grants: []wire.Granted{{Capability: "http:x.read", Until: now.Add(time.Minute)}}},
-		{SessionID: "s_mine", Grants: []wire.Granted{{Capability: "http:x.old", Until: now.Add(time.Minute)}, {Capability: "http:x.read", Until: now.Add(2 * time.Hour)}}},
-	}
-	card := wire.Approval{SessionID: "s_mine", Capabilities: []string{"http:x.read"}}
-	if got := e.of(card, sessions); !got.Equal(now.Add(2 * time.Hour)) {
-		t.Errorf("the end is said to be %v", got)
-	}
-	if got := e.of(card, nil); !got.Equal(e.until) {
-		t.Errorf("of a session that has gone: %v", got)
 	}
 }
 

@@ -29,17 +29,17 @@ func TestP05_KeysThatWereMeantForSomethingElse(t *testing.T) {
 	if at := eval[string](page, `document.activeElement.tagName`); at == "BUTTON" || at == "INPUT" {
 		t.Errorf("the card took the focus: %s", at)
 	}
-	page.do(chromedp.KeyEvent("yes y \r \r\r y\r"))
+	page.keys("yes y \r \r\r y\r")
 	page.wait(`!document.querySelector('[data-once]').disabled`)
 	// The first press of a tired hand: Enter on the yes while keys still arrive.
 	eval[bool](page, `document.querySelector('[data-once]').focus(), true`)
-	page.do(chromedp.KeyEvent("y\r"))
+	page.keys("y\r")
 	if !eval[bool](page, `document.querySelector('.second').hidden`) {
 		t.Error("a key that came with others counts as a yes")
 	}
 	page.do(chromedp.Sleep(400*time.Millisecond), chromedp.KeyEvent("\r")) // now it is meant: it asks for the proof
 	page.wait(`!document.querySelector('.second').hidden`)
-	page.do(chromedp.KeyEvent("\r\r y\r"))
+	page.keys("\r\r y\r")
 	page.do(chromedp.Sleep(300 * time.Millisecond))
 	if waits := s.Pending(); len(waits) != 1 {
 		t.Fatalf("%d cards wait", len(waits))

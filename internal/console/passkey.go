@@ -10,11 +10,12 @@ import (
 	"github.com/yett-broker/yett/internal/wire"
 )
 
-// wanted is what a page asks a challenge for: opening the page, a decision, or
-// deciding by a click for a while.
+// wanted is what a page asks a challenge for: opening the page, a decision,
+// deciding by a click for a while, or storing a value.
 type wanted struct {
 	Clicks   bool      `json:"clicks,omitempty" wire:"optional"`
 	Decision *decision `json:"decision,omitempty" wire:"optional"`
+	Value    *valueFor `json:"value,omitempty" wire:"optional"`
 }
 
 // asked tells a page what to ask a passkey for.
@@ -23,7 +24,7 @@ type asked struct {
 	Nonce        string    `json:"nonce"`
 	Challenge    string    `json:"challenge"` // base64url, as WebAuthn has it
 	RelyingParty string    `json:"relying_party"`
-	IDs          [][]byte  `json:"credential_ids"`
+	IDs          [][]byte  `json:"credential_ids"` // none before a proof: the browser finds one
 	Until        time.Time `json:"until,omitzero"`
 }
 
@@ -49,26 +50,39 @@ func (c *Console) challenge(w http.ResponseWriter, r *http.Request) {
 		o = &opened{page: p}
 	}
 	ch, fail := ask[wire.Challenge](o.page, wire.MethodVaultChallenge, wire.Empty{})
-	if fail == nil && (ch.Passkeys == nil || len(ch.Passkeys.IDs) == 0) {
+	if fail == nil && (ch.Passkeys == nil || !ch.Passkeys.Any) {
 		fail = wire.Errorf(wire.CodeBadRequest, "There is no passkey to ask for.")
 		fail.NextStep = "Use the passphrase; a passkey is added under Access."
+	}
+	var text []byte
+	var until time.Time
+	if fail == nil {
+		text, until, fail = in.message(o.page, ch.Nonce)
 	}
 	if fail != nil {
 		c.drop(token)
 		refuse(w, fail)
 		return
 	}
-	a := asked{Token: token, Nonce: ch.Nonce, RelyingParty: ch.Passkeys.RelyingParty, IDs: ch.Passkeys.IDs}
-	text := approval.ProofMessage(wire.MethodActivityRead, readingRequest, ch.Nonce)
-	if in.Clicks {
-		text = approval.ProofMessage(wire.MethodApprovalClick, clickRequest, ch.Nonce)
-	}
-	if in.Decision != nil {
-		all := in.Decision.approveAll()
-		text, a.Until = message(all, ch.Nonce), all.Until
-	}
+	a := asked{Token: token, Nonce: ch.Nonce, RelyingParty: ch.Passkeys.RelyingParty, IDs: ch.Passkeys.IDs, Until: until}
 	a.Challenge = base64.RawURLEncoding.EncodeToString(approval.Challenge(text))
 	answer(w, http.StatusOK, a)
+}
+
+// message is what an answer to the challenge will cover, and the end of what is
+// given for a time.
+func (in wanted) message(p Page, nonce string) (text []byte, until time.Time, fail *wire.Error) {
+	switch {
+	case in.Decision != nil:
+		all := in.Decision.approveAll()
+		return message(all, nonce), all.Until, nil
+	case in.Value != nil:
+		text, fail = in.Value.message(p, nonce)
+		return text, until, fail
+	case in.Clicks:
+		return approval.ProofMessage(wire.MethodApprovalClick, clickRequest, nonce), until, nil
+	}
+	return approval.ProofMessage(wire.MethodActivityRead, readingRequest, nonce), until, nil
 }
 
 // passkeys says whether there is a passkey to ask for. Every challenge says it
@@ -85,7 +99,7 @@ func (c *Console) passkeys(w http.ResponseWriter, r *http.Request) {
 		refuse(w, fail)
 		return
 	}
-	answer(w, http.StatusOK, map[string]any{"any": ch.Passkeys != nil && len(ch.Passkeys.IDs) > 0})
+	answer(w, http.StatusOK, map[string]any{"any": ch.Passkeys != nil && ch.Passkeys.Any})
 }
 
 // openByPasskey opens the page that was given the challenge.

@@ -191,7 +191,6 @@ func (c *Console) decide(w http.ResponseWriter, r *http.Request, o *opened) {
 	if keys != nil {
 		defer keys.Wipe()
 	}
-	ends := endsOf(o.page, all)
 	result, fail := answered[wire.ApprovedAll](o.page.Ask(wire.MethodApproveAll, wire.Managed{Request: raw, Proof: proof}))
 	if fail != nil {
 		refuse(w, fail)
@@ -202,9 +201,8 @@ func (c *Console) decide(w http.ResponseWriter, r *http.Request, o *opened) {
 	}
 	results := make([]decided, len(result.Cards))
 	for i, card := range result.Cards {
-		results[i] = decidedOf(o.page, card.ApprovalID, card.Error)
+		results[i] = allowed(card)
 	}
-	ends.fill(o.page, results)
 	answer(w, http.StatusOK, map[string]any{"results": results})
 }
 
@@ -249,7 +247,7 @@ func (c *Console) deny(w http.ResponseWriter, r *http.Request, p Page) {
 	results := make([]decided, 0, len(in.IDs))
 	for _, id := range in.IDs {
 		_, fail := ask[wire.Empty](p, wire.MethodApprovalDeny, wire.ApprovalID{ApprovalID: id})
-		results = append(results, decidedOf(p, id, fail))
+		results = append(results, denied(id, fail))
 	}
 	answer(w, http.StatusOK, map[string]any{"results": results})
 }
@@ -277,62 +275,6 @@ func (c *Console) lock(w http.ResponseWriter, r *http.Request, p Page) {
 		_, fail = ask[wire.Empty](p, method, wire.Empty{})
 	}
 	done(w, fail)
-}
-
-// setSecret stores a value. Nothing reads it back.
-func (c *Console) setSecret(w http.ResponseWriter, r *http.Request, o *opened) {
-	var in struct {
-		Name   string `json:"name"`
-		Value  phrase `json:"value"`
-		Rotate bool   `json:"rotate"`
-		Phrase phrase `json:"phrase"`
-	}
-	defer func() { clear(in.Phrase); clear(in.Value) }()
-	fail := read(r, &in)
-	var keys Keys
-	if fail == nil {
-		keys, fail = o.page.Derive(in.Phrase)
-	}
-	if fail != nil {
-		refuse(w, fail)
-		return
-	}
-	defer keys.Wipe()
-	method := wire.MethodSecretSet
-	if in.Rotate {
-		method = wire.MethodSecretRotate
-	}
-	fail = prove(o.page, keys, method, wire.SecretSet{Name: in.Name, Value: in.Value})
-	if fail == nil {
-		c.renew(o, keys)
-	}
-	done(w, fail)
-}
-
-func (c *Console) testAccess(w http.ResponseWriter, r *http.Request, o *opened) {
-	var in struct {
-		Capability string `json:"capability"`
-		Method     string `json:"method"`
-		Path       string `json:"path"`
-		Command    string `json:"command"`
-	}
-	fail := read(r, &in)
-	if fail != nil {
-		refuse(w, fail)
-		return
-	}
-	test := wire.AccessTest{Capability: in.Capability}
-	if in.Command != "" {
-		test.Action.Command = &in.Command
-	} else {
-		test.Action.Method, test.Action.Path = &in.Method, &in.Path
-	}
-	result, fail := ask[wire.AccessTested](o.page, wire.MethodAccessTest, test)
-	if fail != nil {
-		refuse(w, fail)
-		return
-	}
-	answer(w, http.StatusOK, result)
 }
 
 func done(w http.ResponseWriter, fail *wire.Error) {

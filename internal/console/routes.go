@@ -26,6 +26,7 @@ func (c *Console) routes() http.Handler {
 	m.HandleFunc("GET /view/sessions", c.withPage(c.viewSessions))
 	m.HandleFunc("GET /view/activity", c.withPage(c.viewActivity))
 	m.HandleFunc("GET /view/operation", c.withPage(c.viewOperation))
+	m.HandleFunc("GET /view/body", c.withPage(c.viewBody))
 	m.HandleFunc("GET /view/access", c.withPage(c.viewAccess))
 	m.HandleFunc("GET /view/review", c.withPage(c.viewReview))
 	m.HandleFunc("GET /view/doctor", c.withPage(c.viewDoctor))

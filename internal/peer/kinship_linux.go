@@ -62,6 +62,19 @@ func (x ancestor) is(y ancestor) bool {
 	return x.pid == y.pid && x.inode == y.inode && x.start == y.start
 }
 
+// Line names p and its ancestors, nearest first, as far as Kinship follows them.
+func (p *Process) Line() ([]Name, error) {
+	l, err := p.lineage()
+	if err != nil {
+		return nil, fmt.Errorf("following the ancestors of process %d: %w", p.PID(), err)
+	}
+	names := make([]Name, len(l.line))
+	for i, x := range l.line {
+		names[i] = Name{x.pid, x.inode, x.start}
+	}
+	return names, nil
+}
+
 func relate(as, bs lineage) action.Kinship {
 	for i, x := range as.line {
 		j := slices.IndexFunc(bs.line, x.is)

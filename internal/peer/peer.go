@@ -43,6 +43,18 @@ import (
 	"github.com/yett-broker/yett/internal/action"
 )
 
+// Name tells a process from every other since the system was started.
+type Name struct {
+	PID   int
+	Inode uint64 // of its pidfd; 0 before Linux 6.9
+	Start uint64
+}
+
+// NameOf names the process of an evidence.
+func NameOf(p action.Process) Name {
+	return Name{p.Kernel.PID, p.Kernel.PidfsInode, p.Kernel.StartTicks}
+}
+
 var (
 	// ErrUnsupported means that this system cannot give the evidence at all.
 	ErrUnsupported = errors.New("no caller evidence on this system")

@@ -1,6 +1,8 @@
 package yetttest
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -369,27 +371,66 @@ func TestPasskeyCounterWentBack(t *testing.T) {
 	}
 }
 
-// TestPasskeyProvesWithoutValues: what a value was set to is in no row, not even
-// as a hash that could be guessed against.
+// TestPasskeyProvesWithoutValues: a passkey's answer stores a value for the
+// credential that it is about, and for no other, in no other way, and once. Its
+// row can be checked again, and neither it nor the challenge says anything of the
+// value, not even a hash that could be guessed against.
 func TestPasskeyProvesWithoutValues(t *testing.T) {
-	b := startWithConsole(t, StartUpstream(t, canary).Access())
+	b := startWithConsole(t, `
+[credential.demo]
+kind = "bearer"
+origin = "https://demo.example"
+
+[credential.other]
+kind = "bearer"
+origin = "https://other.example"
+`)
 	p := b.prover()
 	a := p.mustEnrol("laptop")
-	if fail := p.byPasskey(a, wire.MethodSecretSet, wire.SecretSet{Name: "demo", Value: []byte("guessable")}, nil); fail != nil {
+	var declared []wire.Secret
+	b.Must("secret", "list", "--json").JSON(t, &declared)
+	about := approval.Value{Method: wire.MethodSecretSet, Name: "demo", Kind: declared[0].Kind, Place: declared[0].Place}
+	const guessable = "guessable"
+	store := func(method, name string, v approval.Value) *wire.Error {
+		t.Helper()
+		nonce := p.challenge().Nonce
+		return p.ask(method, asJSON(t, wire.SecretSet{Name: name, Value: []byte(guessable)}), answerOf(a, v.Message(nonce), nonce), nil)
+	}
+	elsewhere, otherKind, replacing := about, about, about
+	elsewhere.Place, otherKind.Kind, replacing.Method = "https://evil.example", "basic", wire.MethodSecretRotate
+	for what, fail := range map[string]*wire.Error{
+		"another credential":           store(wire.MethodSecretSet, "other", about),
+		"another place":                store(wire.MethodSecretSet, "demo", elsewhere),
+		"another kind":                 store(wire.MethodSecretSet, "demo", otherKind),
+		"replacing instead of setting": store(wire.MethodSecretSet, "demo", replacing),
+		"one that is not declared":     store(wire.MethodSecretSet, "none", approval.Value{Method: wire.MethodSecretSet, Name: "none"}),
+		"the bytes of the request":     p.byPasskey(a, wire.MethodSecretSet, wire.SecretSet{Name: "demo", Value: []byte(guessable)}, nil),
+		"the same for any other act":   p.ask(wire.MethodSecretRemove, asJSON(t, wire.SecretName{Name: "demo"}), answerOf(a, about.Message("p_x"), "p_x"), nil),
+	} {
+		if fail == nil {
+			t.Errorf("%s was accepted", what)
+		}
+	}
+	if fail := store(wire.MethodSecretSet, "demo", about); fail != nil {
 		t.Fatal(fail)
 	}
 	told := 0
 	for _, r := range b.Activity() {
-		if r.Kind != "proof.passkey" {
-			continue
+		s := string(r.Request) + string(r.Outcome) + string(r.Verified)
+		for _, hash := range []string{guessable, fmt.Sprintf("%x", sha256.Sum256([]byte(guessable))), base64.StdEncoding.EncodeToString([]byte(guessable)), "request_sha256"} {
+			if strings.Contains(s, hash) {
+				t.Errorf("row %d tells of the value: %s", r.N, s)
+			}
 		}
-		told++
-		if s := string(r.Request) + string(r.Outcome); strings.Contains(s, "sha256") || strings.Contains(s, "assertion") || strings.Contains(s, "nonce") {
-			t.Errorf("the row has what the value could be guessed by: %s", s)
+		if r.Kind == "proof.passkey" {
+			told++
 		}
 	}
 	if told != 1 {
 		t.Errorf("%d rows tell of the passkey", told)
+	}
+	if r := b.Must("audit", "verify", "--rows"); !strings.Contains(r.Stdout, "1 act by") {
+		t.Errorf("audit verify: %s", r.Stdout)
 	}
 }
 

@@ -358,7 +358,7 @@ import * as passkey from './passkey.js';
     const words = (r) => verb + (r.until ? ' until ' + clock(r.until) : choice ? ' ' + choice : '');
     const given = results.filter((r) => r.done), refused = results.filter((r) => !r.done);
     const tag = (r) => $('.card[data-card="' + CSS.escape(r.approval_id) + '"] .tag', view)?.textContent || 'The card';
-    $('[data-error]', form).textContent = refused.map((r) => tag(r) + ' was not ' + verb + ': ' + r.message).join(' ');
+    $('[data-error]', form).textContent = refused.map((r) => tag(r) + ' was not ' + verb + '. ' + r.message).join(' ');
     for (const r of results) if (!r.waits) settle(r.approval_id, r.done ? words(r) : 'no longer waits');
     if (!given.length) return;
     const all = [...new Set(given.map(words))], ends = given.map((r) => r.until).sort();
@@ -392,29 +392,34 @@ import * as passkey from './passkey.js';
   function startAccess() {
     const test = $('[data-test]', view), secret = $('[data-secret]', view), key = $('form[data-passkey]', view);
     if (test) {
-      const kind = () => { const ssh = test.capability.selectedOptions[0].dataset.kind !== 'http'; for (const l of all('[data-http]', test)) l.hidden = ssh; for (const l of all('[data-ssh]', test)) l.hidden = !ssh; return ssh; };
+      const kind = () => { for (const l of all('[data-of]', test)) l.hidden = l.dataset.of !== test.capability.selectedOptions[0].dataset.kind; };
       test.capability.addEventListener('change', kind);
       kind();
       test.addEventListener('submit', async (e) => {
         e.preventDefault();
-        const out = $('output', test), ssh = kind();
+        const out = $('output', test);
         try {
-          const r = await post('/test', { capability: test.capability.value, method: ssh ? '' : test.method.value, path: ssh ? '' : test.path.value, command: ssh ? test.command.value : '' });
+          const fields = all('[name]', test).filter((f) => !f.closest('[hidden]') && f.name !== 'capability');
+          const r = await post('/test', { capability: test.capability.value, action: Object.fromEntries(fields.map((f) => [f.name, f.value])) });
           out.textContent = r.allowed ? 'Within. Asked ' + (r.confirm === 'each' ? 'for each action.' : 'once for a session.') : 'Outside: ' + r.message + '.';
           out.className = r.allowed ? 'good' : 'warn';
         } catch (x) { out.textContent = x.message; out.className = 'warn'; }
       });
     }
-    if (secret) secret.addEventListener('submit', (e) => {
-      e.preventDefault();
-      const chosen = secret.name.selectedOptions ? secret.name : secret.elements.name;
-      busy(secret, async () => {
-        await post('/secret', { name: chosen.value, value: phraseOf(secret.value.value.replace(/\n$/, '')), rotate: chosen.selectedOptions[0].dataset.set === 'true', phrase: phraseOf(secret.phrase.value) });
+    if (secret) {
+      const store = (gesture) => busy(secret, async () => {
+        const value = secret.elements.value, chosen = secret.elements.name;
+        if (!value.value) throw new Error('there is no value to store.');
+        const what = { name: chosen.value, rotate: chosen.selectedOptions[0].dataset.set === 'true' };
+        await post('/secret', { for: what, value: phraseOf(value.value.replace(/\n$/, '')), gesture: await gesture(what) });
         secret.reset();
         tell('The value was stored.');
         show();
       });
-    });
+      offer([$('[data-key]', secret)]);
+      $('[data-key]', secret).addEventListener('click', () => store(async (value) => gestureOf(await post('/challenge', { value }))));
+      secret.addEventListener('submit', (e) => { e.preventDefault(); if (secret.phrase.value) store(() => ({ phrase: phraseOf(secret.phrase.value) })); });
+    }
     if (key) key.addEventListener('submit', (e) => {
       e.preventDefault();
       const name = key.elements.name.value;
@@ -427,14 +432,28 @@ import * as passkey from './passkey.js';
     });
   }
 
+  // A piece of what an action brought back. It comes escaped, as everything does.
+  async function showBody(button) {
+    const at = $('[data-piece]', button.closest('.came')), { body, id, from } = button.dataset;
+    try {
+      at.replaceChildren(await fragment('/view/body?' + new URLSearchParams({ id, stream: body, from })));
+      const text = $('pre', at);
+      if (text) text.focus({ preventScroll: true });
+    } catch (x) {
+      if (x.status === 401) return show();
+      at.replaceChildren(Object.assign(document.createElement('p'), { className: 'error', textContent: x.message }));
+    }
+  }
+
   // What is the same in every view.
   view.addEventListener('click', async (e) => {
-    const revoke = e.target.closest('[data-revoke]'), older = e.target.closest('[data-older]'), remove = e.target.closest('[data-remove]');
+    const body = e.target.closest('[data-body]'), revoke = e.target.closest('[data-revoke]'), older = e.target.closest('[data-older]'), remove = e.target.closest('[data-remove]');
     if (revoke) {
       revoke.disabled = true;
       try { await post('/revoke', { session_id: revoke.dataset.revoke }); tell('The session was revoked.'); } catch (x) { tell(x.message); }
       show();
     }
+    if (body) showBody(body);
     if (older) { e.preventDefault(); show('?before=' + older.dataset.older); scrollTo(0, 0); }
     if (remove && !$('form', remove.parentElement)) {
       const form = parse('<form class="inline" autocomplete="off"><input name="phrase" type="password" required placeholder="Passphrase" aria-label="Passphrase" autocomplete="off" data-1p-ignore><button type="submit" class="danger small">Remove</button><p class="error" role="alert" data-error></p></form>').firstChild;

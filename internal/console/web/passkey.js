@@ -7,7 +7,8 @@ const patience = 120_000; // milliseconds
 // usable says whether this page can ask for a passkey at all.
 export const usable = () => window.isSecureContext && !!window.PublicKeyCredential;
 
-// get asks for an answer to a challenge by one of the person's passkeys.
+// get asks for an answer to a challenge by one of the person's passkeys. Before a
+// proof the console does not say which those are: the browser offers what it has.
 export async function get(asked) {
   const { response, rawId } = await navigator.credentials.get({
     publicKey: {
@@ -36,7 +37,7 @@ export async function create(asked, name) {
       user: { id: crypto.getRandomValues(new Uint8Array(32)), name: name, displayName: name },
       pubKeyCredParams: [-7, -8, -257].map((alg) => ({ type: 'public-key', alg })),
       excludeCredentials: asked.credential_ids.map(known),
-      authenticatorSelection: { residentKey: 'preferred', userVerification: 'required' },
+      authenticatorSelection: { residentKey: 'required', requireResidentKey: true, userVerification: 'required' },
       attestation: 'none',
       timeout: patience,
     },
