@@ -121,6 +121,9 @@ func newRoot(a *app) *cobra.Command {
 			if c.Flags().Changed("passphrase-fd") && a.passFD < 0 {
 				return usageError{errors.New("--passphrase-fd must not be negative")}
 			}
+			if a.touchID && a.passFD >= 0 {
+				return usageError{errors.New("--touch-id and --passphrase-fd exclude each other")}
+			}
 			if err := c.ValidateFlagGroups(); err != nil {
 				return wrongGroup(err)
 			}

@@ -11,9 +11,10 @@ import (
 )
 
 func newPasskey(a *app) *cobra.Command {
-	c := &cobra.Command{Use: "passkey", Short: "List or remove the passkeys that approve in the console", Args: cobra.NoArgs,
+	c := &cobra.Command{Use: "passkey", Short: "List or remove the passkeys that approve in the console, and Touch ID keys", Args: cobra.NoArgs,
 		Long: "A passkey approves in the console, with the fingerprint, face or PIN that its device asks for.\n" +
-			"Add one there, with the passphrase: yett console.",
+			"Add one there, with the passphrase: yett console. Touch ID keys of Macs are listed and removed\n" +
+			"with them; yett touch-id adds them.",
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	list := &cobra.Command{
 		Use:   "list",
@@ -46,11 +47,19 @@ func (a *app) listPasskeys(ctx context.Context) error {
 	}
 	w := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
 	for _, k := range l.Items {
-		fmt.Fprintf(w, "%s\tadded %s\t%s\n", printable(k.Name), k.AddedAt.Local().Format("2006-01-02 15:04"), k.Fingerprint)
+		fmt.Fprintf(w, "%s\tadded %s\t%s\n", nameOf(k), k.AddedAt.Local().Format("2006-01-02 15:04"), k.Fingerprint)
 	}
 	w.Flush()
 	a.hidden(l.Hidden, "passkeys")
 	return nil
+}
+
+// nameOf is the name of a key, with its kind where it is no passkey.
+func nameOf(k wire.Passkey) string {
+	if k.Kind == wire.KindTouchID {
+		return printable(k.Name) + " (Touch ID)"
+	}
+	return printable(k.Name)
 }
 
 func (a *app) removePasskey(ctx context.Context, name string) error {

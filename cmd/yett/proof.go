@@ -22,7 +22,7 @@ const maxPassphrase = 4096
 // canProve reports whether a passphrase can be had without failing: a
 // descriptor was named, or there is a terminal to ask on.
 func (a *app) canProve() bool {
-	return a.passphrase != nil || a.passFD >= 0 || (!a.json && term.IsTerminal(int(a.stderr.Fd())) && term.IsTerminal(int(a.stdin.Fd())))
+	return a.touchID || a.passphrase != nil || a.passFD >= 0 || (!a.json && term.IsTerminal(int(a.stderr.Fd())) && term.IsTerminal(int(a.stdin.Fd())))
 }
 
 // secretPhrase returns the passphrase, asking once.
@@ -200,6 +200,9 @@ func (a *app) openReading(ctx context.Context, conn *client.Conn) error {
 	a.locked = st.State == "locked"
 	if a.locked || !a.canProve() {
 		return nil
+	}
+	if a.touchID {
+		return a.readByTouch(ctx, conn)
 	}
 	return a.prove(ctx, conn, wire.MethodActivityRead, wire.Empty{}, nil)
 }

@@ -91,10 +91,10 @@ func (r *reviewed) approvers() string {
 	if n == 0 {
 		return said + "; there is no passkey"
 	}
-	said += ", or in the console by " + howMany(n, "passkey")
+	said += ", or by the signature of " + howMany(n, "key")
 	var names []string
 	for _, k := range r.passkeys.Items {
-		names = append(names, approval.Escape(k.Name, 64))
+		names = append(names, approval.Escape(nameOf(k), 64))
 	}
 	if len(names) > 0 {
 		said += ": " + strings.Join(names, ", ")

@@ -15,7 +15,7 @@ import (
 )
 
 func newUnlock(a *app) *cobra.Command {
-	byCode := false
+	var byCode, byKeychain bool
 	c := &cobra.Command{
 		Use:   "unlock",
 		Short: "Open the vault of the running broker",
@@ -41,7 +41,11 @@ func newUnlock(a *app) *cobra.Command {
 				}
 			}
 			var u wire.Unlocked
-			if err := a.unlock(ctx, conn, &u); err != nil {
+			unlock := a.unlock
+			if byKeychain {
+				unlock = a.unlockByKeychain
+			}
+			if err := unlock(ctx, conn, &u); err != nil {
 				return err
 			}
 			if a.json {
@@ -54,7 +58,9 @@ func newUnlock(a *app) *cobra.Command {
 			return nil
 		},
 	}
+	c.Flags().BoolVar(&byKeychain, "keychain", false, "open it with the share in the login keychain; on a Mac, see yett vault keychain")
 	c.Flags().BoolVar(&byCode, "recovery", false, "ask for the recovery code instead of the passphrase")
+	c.MarkFlagsMutuallyExclusive("keychain", "recovery")
 	return c
 }
 

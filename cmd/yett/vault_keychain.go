@@ -150,6 +150,11 @@ func (a *app) unlockByKeychain(ctx context.Context, conn *client.Conn, result *w
 		defer clear(raw)
 		return callRaw(ctx, conn, wire.MethodVaultUnlock, raw, nil, result)
 	})
+	if errors.Is(err, &wire.Error{Code: wire.CodeProofInvalid}) {
+		e := wire.Errorf(wire.CodeProofInvalid, "The share in the login keychain does not open this vault.")
+		e.NextStep = "Unlock with the passphrase, then make a new share: yett vault keychain add."
+		return e
+	}
 	if errors.Is(err, loginkeys.ErrNoItem) {
 		return wire.Errorf(wire.CodeProofRequired, "The login keychain has no share of this vault.").
 			Then("Unlock with the passphrase, then make a new share: yett vault keychain add.")
