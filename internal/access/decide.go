@@ -101,11 +101,11 @@ func (c Credential) ownsHeader(name string) bool {
 func (c Credential) ownsParameter(name string) bool {
 	switch c.Kind {
 	case KindQuery:
-		return action.FoldParameter(name) == action.FoldParameter(c.Parameter)
+		return action.SameParameter(name, c.Parameter)
 	case KindSigV4:
 		return action.IsSigningParameter(name)
 	case KindBearer, KindOAuthClient, KindOAuthRefresh:
-		return action.FoldParameter(name) == "access_token"
+		return action.SameParameter(name, "access_token")
 	}
 	return false
 }

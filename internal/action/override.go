@@ -24,27 +24,8 @@ var overrideNames = map[string]bool{
 	"x_method_override":      true,
 }
 
-func isOverrideName(name string) bool { return overrideNames[FoldParameter(name)] }
-
-// FoldParameter spells a parameter name as the most lenient upstream reads it,
-// so that a name can be refused in every spelling of it:
-// PHP drops leading spaces, reads '.', ' ' and a lone '[' as '_', takes
-// 'name[]' for name and ends it at a NUL.
-func FoldParameter(name string) string {
-	name, _, _ = strings.Cut(name, "\x00")
-	name = strings.TrimSpace(name)
-	if base, _, ok := strings.Cut(name, "["); ok && base != "" {
-		name = base
-	}
-	return strings.Map(func(c rune) rune {
-		switch {
-		case c == '.' || c == ' ' || c == '[' || c == '-':
-			return '_'
-		case 'A' <= c && c <= 'Z':
-			return c - 'A' + 'a'
-		}
-		return c
-	}, name)
+func isOverrideName(name string) bool {
+	return AnyReading(name, func(folded string) bool { return overrideNames[folded] })
 }
 
 // checkBodyOverride refuses a body that an upstream could read as a form in

@@ -21,5 +21,5 @@ func IsSigningHeader(name string) bool { return signingNames[FoldHeader(name)] }
 
 // IsSigningParameter reports whether a query parameter belongs to a signature.
 func IsSigningParameter(name string) bool {
-	return signingNames[strings.ReplaceAll(FoldParameter(name), "_", "-")]
+	return AnyReading(name, func(folded string) bool { return signingNames[strings.ReplaceAll(folded, "_", "-")] })
 }

@@ -151,7 +151,7 @@ func (c Credential) owns(header string) bool {
 func (c Credential) ownsParameter(name string) bool {
 	switch c.Kind {
 	case KindQuery:
-		return action.FoldParameter(name) == action.FoldParameter(c.Parameter)
+		return action.SameParameter(name, c.Parameter)
 	case KindSigV4:
 		return action.IsSigningParameter(name)
 	}

@@ -157,6 +157,8 @@ func TestH10_OwnPlaceIsTheCredentials(t *testing.T) {
 		{query, action.HTTP{Query: "a=1&API%2Ekey=mine"}},
 		{query, action.HTTP{Query: "api%5Fkey%5B%5D=mine"}},
 		{query, action.HTTP{Query: "%20api_key=mine"}},
+		{query, action.HTTP{Query: "api_%E2%84%AAey=mine"}},
+		{query, action.HTTP{Query: "a%253Bapi_key=mine"}},
 		{cookie, action.HTTP{Headers: []action.Header{{Name: "Cookie", Value: "a=b"}}}},
 		{cookie, action.HTTP{Headers: []action.Header{{Name: "cOOKIE", Value: "a=b"}}}},
 		{signed, action.HTTP{Headers: []action.Header{{Name: "X-Amz-Date", Value: "20300101T000000Z"}}}},
