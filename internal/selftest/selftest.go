@@ -72,7 +72,7 @@ func Run(ctx context.Context, program string, interactive bool, report func(Chec
 	defer os.RemoveAll(dir)
 	s := &setting{program: program, dir: dir, interactive: interactive}
 	ok := true
-	for _, t := range slices.Concat(portable(), ofSystem()) {
+	for _, t := range slices.Concat(portable(), ofSystem(), ofPerson()) {
 		c := t.run(ctx, s)
 		ok = ok && c.Result != Fail
 		report(c)

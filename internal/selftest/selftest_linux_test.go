@@ -39,7 +39,7 @@ func TestEveryCheckPasses(t *testing.T) {
 		}
 		names[c.Name] = true
 	})
-	if !ok || err != nil || len(names) != len(portable())+len(ofSystem()) {
+	if !ok || err != nil || len(names) != len(portable())+len(ofSystem())+len(ofPerson()) {
 		t.Errorf("%t, %v, %d names", ok, err, len(names))
 	}
 	if left, _ := os.ReadDir(os.Getenv("TMPDIR")); len(left) != 0 {

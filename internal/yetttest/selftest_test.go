@@ -27,7 +27,7 @@ func TestSelftest(t *testing.T) {
 		t.Errorf("%+v", log)
 	}
 	for _, c := range log.Checks {
-		if c.Result != "PASS" || c.Found == "" {
+		if notHere := c.Result == "SKIP" && c.Found == "it is of macOS"; c.Result != "PASS" && !notHere || c.Found == "" {
 			t.Errorf("%+v", c)
 		}
 	}
