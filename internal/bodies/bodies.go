@@ -1,19 +1,21 @@
-// Package bodies keeps the bodies of answers sealed in files of their own, so
-// that a large one need not lie in memory and a row of the ledger need not hold
-// it. It trusts whoever lends it the key, and nothing that it reads from disk.
+// Package bodies keeps the bodies of answers sealed in files, so that a large one
+// need not lie in memory and a row of the ledger need not hold it. It trusts whoever lends it the key, and nothing that it reads from disk.
 //
 // # Files
 //
-// DIR/bodies holds one file for each body, mode 0600, named by the row of its
-// intent, the session that may read it, and what it is:
+// DIR/bodies holds files of mode 0600. A body with a file of its own names it by
+// the row of its intent, the session that may read it, and what it is. Bodies of at
+// most one chunk that a session gets at about the same time lie together in a pack,
+// named by the first of them:
 //
 //	8841.s_0123….body      the body of an HTTP answer, or standard output
 //	8841.s_0123….stderr    standard error
 //	8841.s_0123….stdout-tail, ….stderr-tail
 //	                       the end of one whose middle is left out
 //	8841.s_0123….body.part not finished
+//	8841.s_0123….body.pack several of one session
 //
-// A file is
+// A body is
 //
 //	magic    "yett body 1\n"
 //	salt     32 random bytes
@@ -21,11 +23,21 @@
 //	         may be empty
 //
 // The key of a body is HKDF-SHA-256 of the store's key, with the salt and the
-// info "yett-bodies/1 " and the file's name; the store's key is derived inside
+// info "yett-bodies/1 " and the name that a file of its own has; the store's key is derived inside
 // the vault and lies here only while it is unlocked. A chunk's nonce is its
 // number, 11 bytes big endian, and one byte that is 1 in the last chunk only:
 // nothing can be cut, swapped, added, or put under another name. Sizes are not
 // hidden.
+//
+// A pack is
+//
+//	magic    "yett pack 1\n"
+//	count    uint16, 1 to 256
+//	records  for each body int64 row, uint8 stream (the index in Streams) and
+//	         uint32 size; the numbers are big endian
+//	bodies   each as in a file of its own, in this order, to the end of the file
+//
+// The records say where to look and no more: a body opens under its own name only.
 //
 // # What a crash leaves
 //
@@ -38,14 +50,15 @@
 //	                         written behind the answer, some 20 ms later; after a
 //	                         power cut perhaps a cut one
 //
-// Open removes what ends in .part and what is too short to be a body. What is
-// cut elsewhere does not open, since its last chunk is not marked as the last.
+// Open removes what ends in .part, what is too short to be a body, and packs whose
+// bodies do not fill them exactly. What is cut elsewhere does not open, since its last chunk is not marked as the last.
 //
 // # How long
 //
 // A body is kept for MaxAge. Where all of them are larger than MaxTotal, the
 // session that keeps most loses its oldest first, so that one that floods takes
-// no room from the others. Removal touches no row.
+// no room from the others. A pack goes as a whole, by the age of its oldest body.
+// Removal touches no row.
 package bodies
 
 import (
@@ -80,7 +93,7 @@ var (
 type Options struct {
 	MaxAge   time.Duration
 	MaxTotal int64 // bytes on disk, over all sessions
-	MaxFiles int
+	MaxFiles int   // bodies
 }
 
 // Store is the bodies of one installation. Its methods may be called
@@ -115,7 +128,7 @@ func Open(dir string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("opening the directory of bodies: %w", err)
 	}
 	s := &Store{Options: o, root: root, index: newIndex()}
-	s.fresh = fresh{changed: sync.NewCond(&s.mu), sealed: map[Name][]byte{}, hurry: make(chan struct{}), ended: make(chan struct{})}
+	s.fresh = fresh{changed: sync.NewCond(&s.mu), sealed: map[Name]*waiting{}, hurry: make(chan struct{}), ended: make(chan struct{})}
 	if err := s.scan(); err != nil {
 		root.Close()
 		return nil, fmt.Errorf("looking through the bodies: %w", err)

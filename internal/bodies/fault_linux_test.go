@@ -102,7 +102,9 @@ func playFull(dir string) error {
 			break
 		}
 		s.mu.Lock()
-		s.removeLocked(Name{3, "s_1", Body})
+		if at, kept := s.index.places[Name{3, "s_1", Body}]; kept {
+			s.removeLocked(at.entry)
+		}
 		s.mu.Unlock()
 		if err != nil || time.Now().After(deadline) {
 			return fmt.Errorf("a short body: %v", err)

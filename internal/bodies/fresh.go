@@ -1,6 +1,7 @@
 package bodies
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -18,14 +19,21 @@ const (
 // that. They are read from here meanwhile.
 type fresh struct {
 	changed *sync.Cond // over Store.mu
-	sealed  map[Name][]byte
-	order   []Name
+	sealed  map[Name]*waiting
+	order   []*waiting // and some that have gone from sealed
 	size    int
 	trouble bool // the last write failed: whoever comes now writes itself, and learns why it cannot
 	again   bool // the next try is due
 	closing bool
 	hurry   chan struct{} // closed with closing
 	ended   chan struct{}
+}
+
+// waiting is one of them.
+type waiting struct {
+	name  Name
+	whole []byte // as a file of its own would be
+	at    time.Time
 }
 
 // later takes a short body to be written soon. It refuses where that may fail.
@@ -37,10 +45,11 @@ func (s *Store) later(name Name, whole []byte, at time.Time) bool {
 		return false
 	}
 	s.dropFreshLocked(name)
-	f.sealed[name] = whole
-	f.order = append(f.order, name)
+	w := &waiting{name, whole, at}
+	f.sealed[name] = w
+	f.order = append(f.order, w)
 	f.size += len(whole)
-	gone := s.addLocked(name, int64(len(whole)), at)
+	gone := s.addLocked(&entry{names: []Name{name}, size: int64(len(whole)), at: at})
 	f.changed.Broadcast()
 	s.mu.Unlock()
 	s.unlink(gone)
@@ -49,8 +58,10 @@ func (s *Store) later(name Name, whole []byte, at time.Time) bool {
 
 // dropFreshLocked forgets what was not written yet.
 func (s *Store) dropFreshLocked(name Name) {
-	s.fresh.size -= len(s.fresh.sealed[name])
-	delete(s.fresh.sealed, name)
+	if w := s.fresh.sealed[name]; w != nil {
+		s.fresh.size -= len(w.whole)
+		delete(s.fresh.sealed, name)
+	}
 }
 
 // writeFresh writes what comes until the store is closed. What cannot be written
@@ -80,25 +91,60 @@ func (s *Store) writeFresh() {
 	}
 }
 
-// writeOldestLocked writes the body that waits for longest, with the lock let go
-// meanwhile, and reports whether that was possible.
+// writeOldestLocked writes the body that waits for longest, together with others
+// of its session, with the lock let go meanwhile. It reports whether that was
+// possible.
 func (s *Store) writeOldestLocked() bool {
 	f := &s.fresh
-	name := f.order[0]
-	if whole, waits := f.sealed[name]; waits {
-		s.mu.Unlock()
-		err := s.writeShort(name, whole)
-		s.mu.Lock()
-		if f.trouble = err != nil; f.trouble {
-			return false
-		}
-		s.dropFreshLocked(name)
-		if s.index.entries[name] == nil { // removed while it was written
-			s.root.Remove(name.file())
+	together := s.togetherLocked()
+	if len(together) == 0 {
+		f.order = nil
+		return true
+	}
+	first := together[0]
+	file, whole, parts := first.name.file(), first.whole, []section{{}}
+	s.mu.Unlock()
+	if len(together) > 1 {
+		file += packSuffix
+		whole, parts = packed(together)
+	}
+	err := s.writeWhole(file, whole)
+	s.mu.Lock()
+	if f.trouble = err != nil; f.trouble {
+		return false
+	}
+	e := &entry{file: file, session: first.name.Session, size: onDisk(int64(len(whole))), at: first.at}
+	var at []section
+	for i, w := range together {
+		if f.sealed[w.name] == w { // else it was removed while it was written
+			e.names, at = append(e.names, w.name), append(at, parts[i])
+			s.dropFreshLocked(w.name)
 		}
 	}
-	f.order = f.order[1:]
+	if len(e.names) == 0 {
+		s.root.Remove(file)
+	} else {
+		s.index.add(e, at)
+	}
+	f.order = slices.DeleteFunc(f.order, func(w *waiting) bool { return f.sealed[w.name] != w })
 	return true
+}
+
+// togetherLocked is what goes into one file: no more than a twentieth of what is
+// kept, since the file goes as a whole.
+func (s *Store) togetherLocked() (some []*waiting) {
+	most, size := min(maxPack, s.MaxFiles/20), int64(0)
+	for _, w := range s.fresh.order {
+		if s.fresh.sealed[w.name] != w || len(some) > 0 && w.name.Session != some[0].name.Session {
+			continue
+		}
+		size += int64(len(w.whole))
+		if len(some) > 0 && (len(some) >= most || size > min(maxPackSize, s.MaxTotal/20)) {
+			break
+		}
+		some = append(some, w)
+	}
+	return some
 }
 
 // tryAgainLocked is for a disk that had no room.

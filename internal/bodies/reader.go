@@ -31,21 +31,21 @@ func (s *Store) Open(name Name) (*Reader, error) {
 	if !name.valid() {
 		return nil, ErrGone
 	}
-	sealed, kept := s.has(name, time.Now())
+	at, sealed, kept := s.has(name, time.Now())
 	switch {
 	case !kept:
 		return nil, ErrGone
 	case sealed != nil:
 		return s.reader(bytes.NewReader(sealed), int64(len(sealed)), name)
 	}
-	f, err := s.root.Open(name.file())
+	f, err := s.root.Open(at.file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, ErrGone
 	}
 	if err != nil {
 		return nil, fmt.Errorf("opening a body: %w", err)
 	}
-	r, err := s.fileReader(f, name)
+	r, err := s.fileReader(f, at.part, name)
 	if err != nil {
 		f.Close()
 		return nil, err
@@ -54,7 +54,7 @@ func (s *Store) Open(name Name) (*Reader, error) {
 	return r, nil
 }
 
-func (s *Store) fileReader(f *os.File, name Name) (*Reader, error) {
+func (s *Store) fileReader(f *os.File, part section, name Name) (*Reader, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("opening a body: %w", err)
@@ -62,7 +62,10 @@ func (s *Store) fileReader(f *os.File, name Name) (*Reader, error) {
 	if !info.Mode().IsRegular() {
 		return nil, ErrDamaged
 	}
-	return s.reader(f, info.Size(), name)
+	if part.size == 0 {
+		part.size = info.Size()
+	}
+	return s.reader(io.NewSectionReader(f, part.from, part.size), part.size, name)
 }
 
 func (s *Store) reader(in io.ReaderAt, fileSize int64, name Name) (*Reader, error) {

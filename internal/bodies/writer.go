@@ -132,22 +132,22 @@ func (w *Writer) finish() error {
 	if w.s.later(w.name, whole, now) {
 		return nil
 	}
-	if err := w.s.writeShort(w.name, whole); err != nil {
+	if err := w.s.writeWhole(file, whole); err != nil {
 		return err
 	}
 	w.s.added(w.name, size, now)
 	return nil
 }
 
-// writeShort writes a body of one chunk at once and under its name: a crash
-// leaves none of it, or all.
-func (s *Store) writeShort(name Name, whole []byte) error {
-	f, err := s.create(name.file())
+// writeWhole writes a file at once and under its name: a crash leaves none of it,
+// or all.
+func (s *Store) writeWhole(file string, whole []byte) error {
+	f, err := s.create(file)
 	if err != nil {
 		return err
 	}
 	if err := errors.Join(s.roomFor(f, 0), writeAll(f, whole), f.Close()); err != nil {
-		s.root.Remove(name.file())
+		s.root.Remove(file)
 		return asRoom(err)
 	}
 	return nil
