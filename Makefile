@@ -44,8 +44,8 @@ test:
 		dbus-daemon:dbus-daemon chromium:chromium curl:curl python3:python3 dpkg-deb:dpkg ruby:ruby zsh:zsh fish:fish systemd-analyze:systemd nginx:nginx-light
 	@scripts/check-format
 	$(GO) vet ./...
-	GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) build -buildvcs=false ./... && GOOS=darwin GOARCH=arm64 CGO_ENABLED=0 $(GO) vet ./...
-	GOOS=darwin GOARCH=amd64 CGO_ENABLED=0 $(GO) build -buildvcs=false ./... && GOOS=darwin GOARCH=amd64 CGO_ENABLED=0 $(GO) vet ./...
+	@scripts/build-for-macos arm64
+	@scripts/build-for-macos amd64
 	@scripts/node-modules
 	@# the longest first, so that the others run beside it; a program with the race
 	@# detector in it sleeps a second before it exits, unless it is told not to
