@@ -12,12 +12,12 @@ import (
 // manager would be launchd; yett serve does not run where it does yet.
 type manager struct{}
 
-func findManager(install.Place) (*manager, error) {
-	return nil, errors.New("yett serve does not run on this system yet, so no service can be installed")
-}
+var errNoManager = errors.New("yett serve does not run on this system yet, so no service can be installed")
+
+func findManager(install.Place) (*manager, error) { return nil, errNoManager }
 
 func (m *manager) name() string                       { return "none" }
-func (m *manager) reload(context.Context) error       { return nil }
-func (m *manager) enable(context.Context) error       { return nil }
-func (m *manager) disable(context.Context) error      { return nil }
+func (m *manager) reload(context.Context) error       { return errNoManager }
+func (m *manager) enable(context.Context) error       { return errNoManager }
+func (m *manager) disable(context.Context) error      { return errNoManager }
 func (m *manager) state(context.Context) managerState { return managerState{} }
