@@ -79,15 +79,10 @@ func (ch *channel) requestAction(s *session.Session, m wire.ActionRequest) (any,
 func (ch *channel) run(op *operation, sequence, waitMS int64) (any, *wire.Error) {
 	if op.start() {
 		began := make(chan *wire.Error, 1)
-		ch.b.acting.Go(func() {
-			defer func() {
-				if p := recover(); p != nil {
-					ch.b.logPanic("perform", p)
-					ch.b.settleFault(op)
-				}
-			}()
-			ch.b.perform(op, began)
-		})
+		if !ch.b.act(op, began) {
+			ch.b.drop(op, wire.ReasonRevoked)
+			return nil, wire.NewError(wire.CodeSessionEnded).With("end_reason", session.BrokerStopped)
+		}
 		select {
 		case fail := <-began:
 			if fail != nil {
@@ -98,6 +93,27 @@ func (ch *channel) run(op *operation, sequence, waitMS int64) (any, *wire.Error)
 	}
 	op.wait(ch, waitMS)
 	return op.view(sequence), nil
+}
+
+// act performs an operation beside whoever asked for it. It reports false when
+// the broker stops: the stop waits for what began before it, and nothing begins
+// afterwards.
+func (b *Broker) act(op *operation, began chan<- *wire.Error) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stopping {
+		return false
+	}
+	b.acting.Go(func() {
+		defer func() {
+			if p := recover(); p != nil {
+				b.logPanic("perform", p)
+				b.settleFault(op)
+			}
+		}()
+		b.perform(op, began)
+	})
+	return true
 }
 
 // perform is the order of things. began gets nil once the intent is durable or

@@ -23,6 +23,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,8 +44,12 @@ import (
 // Profile is the profile that this release offers.
 const Profile = "desktop"
 
-// stopGrace is how long a stop waits for the answers of what was waiting.
-const stopGrace = 250 * time.Millisecond
+const (
+	// outcomeGrace is how long a stop waits for the outcomes of what runs.
+	outcomeGrace = 3 * time.Second
+	// stopGrace is how long it waits after that for the answers to leave.
+	stopGrace = 250 * time.Millisecond
+)
 
 // Limits is the sentence that says what the desktop profile does not stop. It
 // stands on every card.
@@ -195,27 +200,50 @@ func (b *Broker) shutDown() {
 	for _, ch := range all {
 		ch.endSession(session.BrokerStopped)
 	}
-	answering := time.Now().Add(stopGrace)
-	for _, ch := range all { // whoever waits is told before the channel closes
-		for len(ch.slot) > 0 && time.Now().Before(answering) {
-			time.Sleep(time.Millisecond)
-		}
-		ch.close()
-	}
+	over := time.Now().Add(outcomeGrace)
+	acted := make(chan struct{})
+	go func() {
+		b.acting.Wait()
+		close(acted)
+	}()
+	closeAnswered(all, acted, over)
 	finished := make(chan struct{})
 	go func() {
 		b.running.Wait()
-		b.acting.Wait()
+		<-acted
 		close(finished)
 	}()
 	select {
 	case <-finished:
-	case <-time.After(3 * time.Second):
+	case <-time.After(max(time.Until(over), stopGrace)):
 		b.Log.Warn("stopping with work under way; its outcome will read as indeterminate")
 	}
 	b.HTTP.Close()
 	b.SSH.Close()
 	b.closeVault()
+}
+
+// closeAnswered closes each channel as soon as nothing waits on it, and all of
+// them by the time over. Whoever waits for an action is told what is known of it
+// once all actions have ended.
+func closeAnswered(all []*channel, acted <-chan struct{}, over time.Time) {
+	for len(all) > 0 && time.Now().Before(over) {
+		all = slices.DeleteFunc(all, func(ch *channel) bool {
+			if len(ch.slot) > 0 {
+				return false
+			}
+			ch.close()
+			return true
+		})
+		select {
+		case <-acted:
+			acted, over = nil, time.Now().Add(stopGrace)
+		case <-time.After(time.Millisecond):
+		}
+	}
+	for _, ch := range all {
+		ch.close()
+	}
 }
 
 // everyChannel returns the channels there are now.

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/yett-broker/yett/internal/wire"
 )
 
 // best returns the shortest of a few measurements: how fast it can be is the
@@ -66,6 +68,25 @@ func TestB1_AnswersBeforeTheEnd(t *testing.T) {
 	if code, _ := h.awaitExit(); code != 0 {
 		t.Errorf("exit %d", code)
 	}
+}
+
+// A script writes its calls and closes standard input at once: a call that takes
+// no time is answered, and not given up.
+func TestB1_AQuickCallIsAnsweredAfterTheEnd(t *testing.T) {
+	home := testHome(t)
+	startBroker(t, home, ordinary(func(asked) any {
+		time.Sleep(5 * time.Millisecond)
+		return wire.AccessListResult{Capabilities: []wire.Access{}}
+	}))
+	for range 20 { // a busy machine may take longer than the shim waits
+		h := startShim(t, "--home", home)
+		h.send(initialize(1, "2025-11-25"), initialized, toolCall(2, "list_access", "{}"))
+		h.in.Close()
+		if r := h.await("2"); !r.Result.IsError {
+			return
+		}
+	}
+	t.Error("the call was given up, each time")
 }
 
 func TestB1_Signals(t *testing.T) {

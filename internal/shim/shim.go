@@ -138,7 +138,7 @@ func live(version string, home string, stdin, protocol *os.File, log *notes, cat
 		return errOutputClosed
 	case <-guard.intruded:
 		t.lastLine(peer.ErrIntruded)
-		t.settle()
+		t.settle(settleTime)
 		return peer.ErrIntruded
 	case <-parentDied:
 		wait = deadWait

@@ -15,8 +15,13 @@ import (
 	"github.com/yett-broker/yett/internal/peer"
 )
 
-// settleTime is how long answers may take to leave after the last line came.
-const settleTime = 80 * time.Millisecond
+const (
+	// quickTime is how long what was asked may take to be answered after the end
+	// of standard input: a script closes it when it has asked everything.
+	quickTime = 40 * time.Millisecond
+	// settleTime is how long answers may take to leave after the rest was given up.
+	settleTime = 40 * time.Millisecond
+)
 
 // maxLine is the longest message of an agent in bytes.
 const maxLine = 8 << 20
@@ -92,8 +97,8 @@ func (t *transport) Read(context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// finish ends reading: what waits for a person is given up, what is nearly
-// answered may still be answered.
+// finish ends reading: what is nearly answered may still be answered, what waits
+// for a person is given up.
 func (t *transport) finish(err error) {
 	if errors.Is(err, io.EOF) {
 		err = nil
@@ -103,14 +108,17 @@ func (t *transport) finish(err error) {
 		_ = t.out.line(invalid(nil, "the line is longer than %d MiB", maxLine>>20).encode())
 	}
 	t.err = err
+	if err == nil {
+		t.settle(quickTime)
+	}
 	t.lastLine(err)
-	t.settle()
+	t.settle(settleTime)
 	close(t.ended)
 }
 
 // settle waits a moment for the answers that are under way.
-func (t *transport) settle() {
-	timeout := time.NewTimer(settleTime)
+func (t *transport) settle(limit time.Duration) {
+	timeout := time.NewTimer(limit)
 	defer timeout.Stop()
 	select {
 	case <-t.gate.drained():

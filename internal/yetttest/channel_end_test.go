@@ -2,7 +2,9 @@ package yetttest
 
 import (
 	"bytes"
+	"encoding/json"
 	"io"
+	"net/http"
 	"testing"
 	"time"
 
@@ -55,5 +57,46 @@ func TestC9_HalfAClosedSocketIsAnswered(t *testing.T) {
 				t.Fatalf("answered %v %q", ok, r.Code())
 			}
 		}
+	}
+}
+
+// TestE2_AStopTellsWhoWaitsForAnAction: the broker is told to stop while an action
+// is out that gets no answer. Its caller is told what is known, then the channel
+// closes; the channel of somebody who waits for nothing closes at once.
+func TestE2_AStopTellsWhoWaitsForAnAction(t *testing.T) {
+	arrived := make(chan struct{}, 1)
+	up := StartUpstreamFunc(t, func(_ http.ResponseWriter, r *http.Request) {
+		arrived <- struct{}{}
+		<-r.Context().Done()
+	})
+	b := Start(t, up.Access(), "demo", canary)
+	idle, c := b.Open(), b.Granted("http:demo.write")
+	frame, err := wire.EncodeRequest(100, wire.MethodActionRequest, c.Next(map[string]any{"capability": "http:demo.write",
+		"action": map[string]any{"method": "POST", "path": "/v1/hold"}, "wait_ms": 50_000}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Write(frame)
+	<-arrived
+	began := time.Now()
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		b.Stop()
+	}()
+	if _, ok := idle.Read(); ok || time.Since(began) > time.Second {
+		t.Errorf("the idle channel: closed %v, after %v", !ok, time.Since(began))
+	}
+	r, ok := c.Read()
+	var op Operation
+	if !ok || json.Unmarshal(r.Result, &op) != nil || op.State != "indeterminate" {
+		t.Errorf("who waits for the action was told %v %+v", ok, r)
+	}
+	if _, ok := c.Read(); ok {
+		t.Error("the channel stays open")
+	}
+	<-stopped
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("the stop took %v", took)
 	}
 }
