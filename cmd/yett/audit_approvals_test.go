@@ -64,12 +64,16 @@ func TestAuditChecksPasskeysAgain(t *testing.T) {
 			t.Fatalf("%s: %v", row.Kind, err)
 		}
 	}
-	aboutAValue := ledger.Row{Kind: "proof.passkey", Request: part(t, map[string]any{"method": "secret.set"}),
-		Outcome: part(t, map[string]any{"proof": approval.Proven{By: approval.ByPasskey, Name: "laptop", Key: a.COSE()}})}
-	if err := c.look(aboutAValue); err != nil {
-		t.Errorf("a row about a value: %v", err)
+	value := approval.Value{Method: "secret.set", Name: "demo", Kind: "bearer", Place: "https://api.example.com"}
+	given := a.Get(value.Message("p_1"))
+	aboutAValue := ledger.Row{Kind: "proof.passkey", Request: part(t, map[string]any{"method": value.Method, "name": value.Name, "kind": value.Kind, "place": value.Place}),
+		Outcome: part(t, map[string]any{"proof": approval.Proven{By: approval.ByPasskey, Nonce: "p_1", Name: "laptop", Origin: a.Origin, Key: a.COSE(), Assertion: &given}})}
+	for _, row := range []ledger.Row{r.added, aboutAValue, r.removed} {
+		if err := c.look(row); err != nil {
+			t.Errorf("%s, about a value: %v", row.Kind, err)
+		}
 	}
-	if c.checked != 2 {
+	if c.checked != 3 {
 		t.Errorf("%d acts were checked", c.checked)
 	}
 	if err := c.look(r.decision); !errors.Is(err, errNotEnrolled) {
@@ -107,5 +111,33 @@ func TestAuditChecksPasskeysAgain(t *testing.T) {
 		if found == nil {
 			t.Errorf("%s: not noticed", what)
 		}
+	}
+}
+
+// TestAuditWantsTheKindThatWasEnrolled: a Touch ID signature is checked again, and
+// counts only by a key that an earlier row added as a Touch ID key.
+func TestAuditWantsTheKindThatWasEnrolled(t *testing.T) {
+	const card, nonce = `{"approval_id":"a_1"}`, "p_1"
+	digest := approval.Digest([]byte(card))
+	k, signature, err := approval.SignTouchID(make([]byte, approval.SeedSize), approval.DecisionMessage(digest, approval.ChoiceOnce, time.Time{}, nonce))
+	if err != nil {
+		t.Fatal(err)
+	}
+	decision := ledger.Row{Kind: "decision",
+		Verified: part(t, map[string]any{"proof": approval.Proven{By: approval.ByTouchID, Nonce: nonce, Cards: []string{digest}, Name: "mac", Key: k.Key, Signature: signature}}),
+		Request:  part(t, map[string]any{"approval_id": "a_1", "card_digest": digest, "card": card}),
+		Outcome:  part(t, map[string]any{"choice": "once"})}
+	for kind, want := range map[string]error{"touchid.added": nil, "passkey.added": errNotEnrolled, "": errNotEnrolled} {
+		var c approvals
+		if err := c.look(ledger.Row{Kind: kind, Request: part(t, k)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.look(decision); !errors.Is(err, want) {
+			t.Errorf("%q: %v, want %v", kind, err, want)
+		}
+	}
+	decision.Outcome = part(t, map[string]any{"choice": "until"})
+	if err := new(approvals).look(decision); !errors.Is(err, approval.ErrTouchID) {
+		t.Errorf("another choice: %v", err)
 	}
 }
