@@ -2,8 +2,6 @@ package httpexec
 
 import (
 	"cmp"
-	"compress/flate"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -71,10 +69,11 @@ func (cn *conn) readBody(resp *http.Response, t Target, s *scrubber, res *Result
 	if isEventStream(content) { // it has no end of its own
 		cn.rw.SetReadDeadline(earlier(t.deadline, time.Now().Add(eventStreamTime)))
 	}
-	body, none := decoded(resp, res)
+	body, none := decoded(resp, t, res)
 	if body == nil {
 		return none
 	}
+	defer body.Close()
 	var kept keptBody
 	st := stream{s: s, out: &kept, bulk: bulk.Stream{Session: t.Session}}
 	if t.Body != nil {
@@ -98,30 +97,6 @@ func (cn *conn) readBody(resp *http.Response, t Target, s *scrubber, res *Result
 	return n == 0 && err == io.EOF
 }
 
-// decoded is the body without its encoding. Where there is none to read, it
-// reports whether that is because nothing came, properly ended.
-func decoded(resp *http.Response, res *Result) (body io.Reader, none bool) {
-	switch strings.ToLower(strings.TrimSpace(strings.Join(resp.Header["Content-Encoding"], ","))) {
-	case "", "identity":
-		return resp.Body, false
-	case "gzip", "x-gzip":
-		z, err := gzip.NewReader(resp.Body)
-		switch {
-		case err == io.EOF: // no body at all
-			return nil, true
-		case errors.Is(err, gzip.ErrHeader):
-			res.Withheld = "the body is not the gzip that it is said to be"
-		case err != nil:
-			res.Truncated, res.Partial = true, partialClosed
-		default:
-			return z, false
-		}
-		return nil, false
-	}
-	res.Withheld = "the body has a content encoding that cannot be searched for echoes of the credential"
-	return nil, false
-}
-
 // Why a body is partial.
 const (
 	partialClosed  = "the other side ended it before its end"
@@ -130,15 +105,14 @@ const (
 
 func (cn *conn) whyPartial(err error, t Target) string {
 	switch {
-	case err == nil:
+	case err == nil, errors.Is(err, errCodedTooLong):
 		return fmt.Sprintf("it is longer than the limit of %d bytes", t.MaxBody)
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		return "the time limit passed; it may go on without an end"
-	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader):
+	case errors.Is(err, errDamaged):
 		return partialDamaged
-	}
-	if _, ok := errors.AsType[flate.CorruptInputError](err); ok {
-		return partialDamaged
+	case errors.Is(err, errWindow):
+		return errWindow.Error()
 	}
 	return partialClosed
 }
