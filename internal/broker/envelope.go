@@ -61,7 +61,7 @@ func judged[M any](ch *channel, req wire.Request, envelope func(M) (wire.Envelop
 		return nil, wire.Errorf(wire.CodeBadRequest, "wait_ms must lie between 0 and %d.", wire.MaxWaitMS)
 	}
 	if req.Method == wire.MethodActionRequest || req.Method == wire.MethodAccessRequest {
-		if s.Status().State == session.Pending {
+		if s.State() == session.Pending {
 			return nil, wire.NewError(wire.CodeSessionPending)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/yett-broker/yett/internal/peer"
-	"github.com/yett-broker/yett/internal/session"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -100,10 +99,14 @@ func (b *Broker) admit(conn *net.UnixConn) {
 }
 
 // keepPace waits until the channel's process may be heard again. The reader
-// waits, so that what a flooder sends stays in its own socket.
+// waits, so that what a flooder sends stays in its own socket. What comes on a
+// channel that was given something counts for no other of the process.
 func (ch *channel) keepPace() {
+	if ch.trusted() {
+		return
+	}
 	wait := ch.share.tooFast(ch.b.Clock.SinceBoot())
-	if wait == 0 || ch.trusted() {
+	if wait == 0 {
 		return
 	}
 	limit := time.NewTimer(wait)
@@ -127,6 +130,5 @@ func (ch *channel) trusted() bool {
 	if s == nil {
 		return ch.mayRead()
 	}
-	st := s.Status()
-	return st.State != session.Ended && len(st.Capabilities) > 0
+	return s.HasGrant()
 }

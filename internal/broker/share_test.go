@@ -145,6 +145,20 @@ func TestPace(t *testing.T) {
 	}
 }
 
+// What comes on a channel that was given something is not held against the next
+// channel of its process.
+func TestABusyAgentGetsAnotherChannel(t *testing.T) {
+	ch, s, clock := cardBroker(t)
+	ch.share = &share{all: &shares{}}
+	s.Grant([]string{"c"}, time.Now().Add(time.Hour), false, false)
+	for range 10 * messagePace.ahead {
+		ch.keepPace()
+	}
+	if wait := ch.share.tooFast(clock.SinceBoot()); wait != 0 {
+		t.Errorf("the next channel waits %v", wait)
+	}
+}
+
 // A process that connects without end is turned away, and nobody else is.
 func TestDoors(t *testing.T) {
 	var d doors

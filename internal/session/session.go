@@ -122,6 +122,19 @@ func (s *Session) Status() Status {
 	return st
 }
 
+// HasGrant reports whether the session lives and something is granted to it.
+func (s *Session) HasGrant() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.clock.SinceBoot()
+	for _, g := range s.grants {
+		if now < g.end {
+			return s.state != Ended
+		}
+	}
+	return false
+}
+
 // Consume judges a sequence number: it must be the next one, and is then used
 // up. Numbers begin at 1.
 func (s *Session) Consume(n int64) bool {
