@@ -29,20 +29,23 @@ import (
 // HTTP through the broker beside the same request made directly, in turn:
 //
 //	pooled   the direct side keeps its connection, as the broker does for GET
-//	new      the direct side makes a connection for each request, as the broker
-//	         does for what is unsafe
+//	new      the direct side makes a connection for each request
+//
+// The broker makes a connection for each unsafe request. So that it makes one for a
+// safe one too, the upstream closes the connection after it. Both sides resume
+// sessions of TLS where they make connections.
 //
 // The brokered side ends when the action's result is there and all of its body
 // was read back through the socket.
 
 // httpCase is one kind of request.
 type httpCase struct {
-	name, capability, path string
-	post                   int // bytes of a body; 0: GET
-	fresh                  bool
-	size                   int64 // of the answer
-	calls                  int   // of the calls of a round
-	direct, brokered       []time.Duration
+	name, capability string
+	post             int // bytes of a body; 0: GET
+	fresh            bool
+	size             int64 // of the answer
+	calls            int   // of the calls of a round
+	direct, brokered []time.Duration
 }
 
 // httpUpstream is an upstream in TLS with the certificate that the access file
@@ -66,15 +69,18 @@ func (b *bench) measureHTTP(rounds, calls int) error {
 	cases := []*httpCase{
 		{name: "GET 1 KiB, pooled", capability: "http:up.all", size: 1 << 10, calls: calls},
 		{name: "POST 64 KiB, new", capability: "http:up.all", post: 64 << 10, fresh: true, size: 1 << 10, calls: calls / 3},
+		{name: "POST 64 KiB, new / pooled", capability: "http:up.all", post: 64 << 10, size: 1 << 10, calls: calls / 3},
 		{name: "download 16 MiB, pooled", capability: "http:up.all", size: 16 << 20, calls: 3},
 		{name: "GET 1 KiB over TLS, pooled", capability: "http:tls.all", size: 1 << 10, calls: calls},
+		{name: "GET 1 KiB over TLS, new", capability: "http:tls.all", fresh: true, size: 1 << 10, calls: calls / 3},
 		{name: "POST 64 KiB over TLS, new", capability: "http:tls.all", post: 64 << 10, fresh: true, size: 1 << 10, calls: calls / 3},
+		{name: "POST 64 KiB over TLS, new / pooled", capability: "http:tls.all", post: 64 << 10, size: 1 << 10, calls: calls / 3},
 		{name: "download 16 MiB over TLS, pooled", capability: "http:tls.all", size: 16 << 20, calls: 3},
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM([]byte(up.ca))
 	kept := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, ForceAttemptHTTP2: true}}
-	fresh := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true}}
+	fresh := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, ClientSessionCache: tls.NewLRUClientSessionCache(4)}, DisableKeepAlives: true}}
 	for i := range rounds + 1 { // the first round warms up
 		for _, c := range cases {
 			url, direct := b.url, kept
@@ -112,6 +118,14 @@ func (b *bench) measureHTTP(rounds, calls int) error {
 	return nil
 }
 
+func (c *httpCase) path() string {
+	path := sizedPath(c.size)
+	if c.fresh {
+		path += closing
+	}
+	return path
+}
+
 func (c *httpCase) method() string {
 	if c.post > 0 {
 		return "POST"
@@ -120,7 +134,7 @@ func (c *httpCase) method() string {
 }
 
 func (c *httpCase) ask(direct *http.Client, url string) error {
-	r, err := http.NewRequest(c.method(), url+sizedPath(c.size), bytes.NewReader(make([]byte, c.post)))
+	r, err := http.NewRequest(c.method(), url+c.path(), bytes.NewReader(make([]byte, c.post)))
 	if err != nil {
 		return err
 	}
@@ -137,7 +151,7 @@ func (c *httpCase) ask(direct *http.Client, url string) error {
 
 func (c *httpCase) broker(s *client.Session) error {
 	ctx := context.Background()
-	method, path := c.method(), sizedPath(c.size)
+	method, path := c.method(), c.path()
 	a := client.Action{Method: &method, Path: &path}
 	if c.post > 0 {
 		body := strings.Repeat("p", c.post)

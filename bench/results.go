@@ -181,10 +181,17 @@ func document(size int64) []byte { return bytes.Repeat([]byte("0123456789abcdef"
 
 func sizedPath(size int64) string { return fmt.Sprintf("/v1/size/%d", size) }
 
+// closing ends the path of what is answered once on a connection.
+const closing = "/closing"
+
 // answer is the upstreams': /v1/size/N has N bytes, everything else 1 KiB.
 func answer(w http.ResponseWriter, r *http.Request) {
 	size := int64(1 << 10)
-	if text, ok := strings.CutPrefix(r.URL.Path, "/v1/size/"); ok {
+	path, last := strings.CutSuffix(r.URL.Path, closing)
+	if last {
+		w.Header().Set("Connection", "close")
+	}
+	if text, ok := strings.CutPrefix(path, "/v1/size/"); ok {
 		size, _ = strconv.ParseInt(text, 10, 64)
 	}
 	io.Copy(io.Discard, r.Body) // what is sent is taken before it is answered
