@@ -12,9 +12,7 @@ import (
 )
 
 func newAccess(a *app) *cobra.Command {
-	c := &cobra.Command{Use: "access", Short: "Show what agents may ask for", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	c.AddCommand(&cobra.Command{
+	return parent("access", "Show what agents may ask for", &cobra.Command{
 		Use: "list", Short: "List the capabilities that are applied", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var r wire.AccessListResult
@@ -46,7 +44,6 @@ func newAccess(a *app) *cobra.Command {
 			return nil
 		},
 	}, newAccessShow(a), newAccessTest(a))
-	return c
 }
 
 // nothingListed says why there is nothing in the list.

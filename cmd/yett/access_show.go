@@ -21,13 +21,8 @@ func newAccessShow(a *app) *cobra.Command {
 }
 
 func (a *app) showAccessFile(ctx context.Context) error {
-	conn, err := a.dialUnlocked(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
 	var r wire.AccessText
-	if err := a.prove(ctx, conn, wire.MethodAccessText, wire.Empty{}, &r); err != nil {
+	if err := a.manageProven(ctx, wire.MethodAccessText, wire.Empty{}, &r); err != nil {
 		return err
 	}
 	if a.json {
@@ -36,6 +31,6 @@ func (a *app) showAccessFile(ctx context.Context) error {
 	if r.File == "" {
 		a.note("Nothing is applied yet.")
 	}
-	_, err = fmt.Fprint(a.stdout, r.File)
+	_, err := fmt.Fprint(a.stdout, r.File)
 	return err
 }

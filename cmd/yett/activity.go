@@ -103,7 +103,7 @@ const activityPage = 500
 // are wanted it looks for their beginning from the end.
 func eachRow(ctx context.Context, conn *client.Conn, r activityRange, do func(json.RawMessage, ledger.Row) error) (hidden int, err error) {
 	if r.last == 0 && r.after.IsZero() {
-		return forward(ctx, conn, 1, 0, func(raw json.RawMessage, row ledger.Row) error {
+		return forward(listerOf(ctx, conn), 1, 0, func(raw json.RawMessage, row ledger.Row) error {
 			if r.wants(row) {
 				return do(raw, row)
 			}
@@ -122,7 +122,7 @@ func eachRow(ctx context.Context, conn *client.Conn, r activityRange, do func(js
 	found := 0
 	for to, over := newest, false; to > 0 && !over && (r.last == 0 || found < r.last); to -= activityPage {
 		var page []kept
-		_, err := forward(ctx, conn, max(1, to-activityPage+1), to, func(raw json.RawMessage, row ledger.Row) error {
+		_, err := forward(listerOf(ctx, conn), max(1, to-activityPage+1), to, func(raw json.RawMessage, row ledger.Row) error {
 			over = over || row.At.Before(r.after) // clocks can go back; a row before it ends the search, not the page
 			if r.wants(row) {
 				page = append(page, kept{raw, row})
@@ -166,16 +166,25 @@ func newestRow(ctx context.Context, conn *client.Conn) (n int64, hidden int, err
 	return l.Items[len(l.Items)-1].N, 0, nil
 }
 
+// lister asks for a page of rows.
+type lister func(request wire.ActivityList, into any) error
+
+func listerOf(ctx context.Context, conn *client.Conn) lister {
+	return func(request wire.ActivityList, into any) error {
+		return call(ctx, conn, wire.MethodActivityList, request, nil, into)
+	}
+}
+
 // forward hands on the rows from one number to another, or to the end if that
 // is 0.
-func forward(ctx context.Context, conn *client.Conn, from, to int64, do func(json.RawMessage, ledger.Row) error) (hidden int, err error) {
+func forward(list lister, from, to int64, do func(json.RawMessage, ledger.Row) error) (hidden int, err error) {
 	for to == 0 || from <= to {
 		limit := activityPage
 		if to > 0 {
 			limit = int(min(int64(limit), to-from+1))
 		}
 		var l wire.List[json.RawMessage]
-		if err := call(ctx, conn, wire.MethodActivityList, wire.ActivityList{From: from, Limit: limit}, nil, &l); err != nil {
+		if err := list(wire.ActivityList{From: from, Limit: limit}, &l); err != nil {
 			return hidden, err
 		}
 		hidden = max(hidden, l.Hidden)

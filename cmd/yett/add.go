@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -105,7 +104,7 @@ func (a *app) listPresets() error {
 		}
 		return printJSON(a.stdout, list)
 	}
-	w := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
+	w := aligned(a.stdout)
 	for _, p := range all {
 		place := p.Origin
 		if place == "" {

@@ -192,7 +192,8 @@ func readBounded(from *os.File) ([]byte, error) {
 	}
 	if len(value) > maxSecret {
 		clear(value)
-		return nil, wire.Errorf(wire.CodeBadRequest, "The value is longer than %d bytes.", maxSecret)
+		return nil, wire.Errorf(wire.CodeBadRequest, "The value is longer than %d bytes.", maxSecret).
+			Then("Check what it is read from.")
 	}
 	return value, nil
 }

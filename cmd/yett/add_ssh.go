@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"os/user"
 	"path/filepath"
 	"slices"
@@ -109,12 +108,7 @@ func (a *app) privateKey(ctx context.Context, o addOptions) (key []byte, generat
 			o.key = filepath.Join(u.HomeDir, rest)
 		}
 	}
-	f, err := os.Open(o.key)
-	if err != nil {
-		return nil, false, wire.Errorf(wire.CodeBadRequest, "The key cannot be read: %s.", approval.Escape(err.Error(), 300))
-	}
-	defer f.Close()
-	if key, err = readBounded(f); err != nil {
+	if key, err = readInput(o.key, maxSecret); err != nil {
 		return nil, false, err
 	}
 	if key, err = a.openKey(ctx, filepath.Base(o.key), key, o.keyPassphrase); err != nil {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -108,9 +107,9 @@ func (a *app) listAmbient(ctx context.Context) error {
 		for _, f := range found {
 			list = append(list, lying{f, movable(f)})
 		}
-		return printJSON(a.stdout, map[string]any{"found": list, "unread": slices.Concat([]string{}, unread)})
+		return printJSON(a.stdout, map[string]any{"found": list, "unread": append([]string{}, unread...)})
 	}
-	w := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
+	w := aligned(a.stdout)
 	can, first := 0, ""
 	for _, f := range found {
 		move := ""

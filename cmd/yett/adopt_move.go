@@ -10,13 +10,11 @@ import (
 	"regexp"
 	"strings"
 
-	"golang.org/x/crypto/ssh"
-	"golang.org/x/crypto/ssh/knownhosts"
-
 	"github.com/yett-broker/yett/client"
 	"github.com/yett-broker/yett/internal/ambient"
 	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/preset"
+	"github.com/yett-broker/yett/internal/sshconfig"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -231,29 +229,14 @@ func serverTables(f ambient.Finding, name string, o adoptOptions) ([]byte, error
 
 // knownKeys are the keys that ssh knows of a host, hashed names included.
 func knownKeys(path, address string) ([]string, error) {
-	unknown := wire.Errorf(wire.CodeBadRequest, "%s has no key of %s.", approval.Printable(path), approval.Printable(address))
-	unknown.NextStep = "Connect to it once with ssh and check its fingerprint, or add the host by: yett add ssh"
-	check, err := knownhosts.New(path)
+	known, err := sshconfig.ReadKnown(path)
 	if err != nil {
-		return nil, unknown
+		return nil, cannotRead(err)
 	}
-	var mismatch *knownhosts.KeyError
-	if err := check(address, &net.TCPAddr{IP: net.IPv4zero}, noKey{}); !errors.As(err, &mismatch) {
-		return nil, unknown
+	lines := keyLines(known.LookupAddress(address).Keys)
+	if len(lines) == 0 {
+		return nil, wire.Errorf(wire.CodeBadRequest, "%s has no key of %s.", approval.Printable(path), approval.Printable(address)).
+			Then("Connect to it once with ssh and check its fingerprint, or add the host by: yett add ssh")
 	}
-	var keys []string
-	for _, k := range mismatch.Want {
-		keys = append(keys, strings.TrimSpace(string(ssh.MarshalAuthorizedKey(k.Key))))
-	}
-	if len(keys) == 0 {
-		return nil, unknown
-	}
-	return keys, nil
+	return lines, nil
 }
-
-// noKey is a key that no host has: asking about it yields those that it has.
-type noKey struct{}
-
-func (noKey) Type() string                        { return "none" }
-func (noKey) Marshal() []byte                     { return nil }
-func (noKey) Verify([]byte, *ssh.Signature) error { return errors.New("no key") }

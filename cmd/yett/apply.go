@@ -3,15 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/yett-broker/yett/internal/access"
-	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -28,8 +24,11 @@ func newApply(a *app) *cobra.Command {
 	return c
 }
 
+// maxAccessFile is more than an access file may have: the parser says so.
+const maxAccessFile = 2 << 20
+
 func (a *app) apply(ctx context.Context, path string, dry bool) error {
-	text, err := readAccessFile(path)
+	text, err := readInput(path, maxAccessFile)
 	if err != nil {
 		return err
 	}
@@ -95,30 +94,4 @@ func withKeygen(policy *access.Policy, warnings []string) []string {
 		}
 	}
 	return warnings
-}
-
-func readAccessFile(path string) ([]byte, error) {
-	// Opening a FIFO that nobody writes to must not hang.
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, unreadable(err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file", path)
-	}
-	if err != nil {
-		return nil, unreadable(err)
-	}
-	text, err := io.ReadAll(io.LimitReader(f, 1<<20))
-	if err != nil {
-		return nil, unreadable(err)
-	}
-	return text, nil
-}
-
-func unreadable(err error) error {
-	return wire.Errorf(wire.CodeBadRequest, "The access file cannot be read: %s.", approval.Escape(err.Error(), 300)).
-		Then("Give the path of a file that you may read.")
 }

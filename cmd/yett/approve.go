@@ -117,11 +117,7 @@ func (a *app) give(ctx context.Context, conn *client.Conn, p wire.Approval, o ap
 	if err := a.decide(ctx, conn, request); err != nil {
 		return err
 	}
-	if a.json {
-		return printJSON(a.stdout, map[string]any{"approval_id": p.ApprovalID, "choice": request.Choice, "until": endOf(request)})
-	}
-	fmt.Fprintln(a.stdout, "Approved.")
-	return nil
+	return a.result(map[string]any{"approval_id": p.ApprovalID, "choice": request.Choice, "until": endOf(request)}, "Approved.")
 }
 
 // decide approves a card by the person's proof over exactly this decision.

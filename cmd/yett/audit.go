@@ -16,8 +16,6 @@ import (
 )
 
 func newAudit(a *app) *cobra.Command {
-	c := &cobra.Command{Use: "audit", Short: "Check the ledger", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	rows := false
 	verify := &cobra.Command{
 		Use:   "verify",
@@ -28,9 +26,8 @@ func newAudit(a *app) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error { return a.auditVerify(c.Context(), rows) },
 	}
 	verify.Flags().BoolVar(&rows, "rows", false, "open every row too, with the passphrase")
-	c.AddCommand(verify, newAuditCheckpoint(a), newAuditProve(a), newAuditVerifyProof(a), newAuditConsistency(a),
-		newAuditExport(a), newAuditAcknowledge(a))
-	return c
+	return parent("audit", "Check the ledger", verify, newAuditCheckpoint(a), newAuditProve(a), newAuditVerifyProof(a),
+		newAuditConsistency(a), newAuditExport(a), newAuditAcknowledge(a))
 }
 
 func (a *app) auditVerify(ctx context.Context, rows bool) error {

@@ -5,7 +5,6 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -52,42 +51,23 @@ func (a *app) auditExport(ctx context.Context, r wire.Export) error {
 		table.Write(exportHead(r.Full))
 	}
 	begun := time.Now()
-	for from := int64(1); ; {
+	_, err = forward(listerOf(ctx, conn), 1, 0, func(raw json.RawMessage, row ledger.Row) error {
 		if time.Since(begun) > 10*time.Minute { // reading is open for a quarter of an hour
 			if err := a.prove(ctx, conn, wire.MethodActivityRead, wire.Empty{}, nil); err != nil {
 				return err
 			}
 			begun = time.Now()
 		}
-		var l wire.List[json.RawMessage]
-		if err := call(ctx, conn, wire.MethodActivityList, wire.ActivityList{From: from, Limit: 500}, nil, &l); err != nil {
-			return err
+		switch {
+		case r.Format == "csv":
+			return table.Write(exportLine(row, r.Full))
+		case r.Full:
+			return printJSON(a.stdout, raw)
 		}
-		if len(l.Items) == 0 {
-			return nil
-		}
-		for _, raw := range l.Items {
-			var row ledger.Row
-			if err := json.Unmarshal(raw, &row); err != nil {
-				return fmt.Errorf("reading a row: %w", err)
-			}
-			from = row.N + 1
-			switch {
-			case r.Format == "csv":
-				err = table.Write(exportLine(row, r.Full))
-			case r.Full:
-				err = printJSON(a.stdout, raw)
-			default:
-				err = printJSON(a.stdout, redact(row))
-			}
-			if err != nil {
-				return fmt.Errorf("writing the export: %w", err)
-			}
-		}
-		if table.Flush(); table.Error() != nil {
-			return fmt.Errorf("writing the export: %w", table.Error())
-		}
-	}
+		return printJSON(a.stdout, redact(row))
+	})
+	table.Flush()
+	return errors.Join(err, table.Error())
 }
 
 // redacted is a row without what an agent or a program wrote into it.

@@ -44,11 +44,7 @@ func (a *app) auditCheckpoint(key bool) error {
 		return err
 	}
 	if key {
-		if a.json {
-			return printJSON(a.stdout, map[string]string{"key": verifier})
-		}
-		fmt.Fprintln(a.stdout, verifier)
-		return nil
+		return a.result(map[string]string{"key": verifier}, "%s", verifier)
 	}
 	head, err := ledger.ReadHead(loc.Home)
 	if err != nil {
@@ -138,15 +134,12 @@ func (a *app) auditProve(ctx context.Context, row, out string) error {
 		return err
 	}
 	text = append(text, '\n')
-	if out == "" {
-		_, err = a.stdout.Write(text)
+	if err := a.writeOutput(out, "proof", text); err != nil {
 		return err
 	}
-	if err := writeNew(out, text); err != nil {
-		return wire.Errorf(wire.CodeBadRequest, "The proof was not written: %s.", printable(err.Error())).
-			Then("Give the name of a new file, in a place that you may write to.")
+	if out != "" {
+		a.note("%s: row %d, %d hashes", printable(out), p.Row, len(p.Hashes))
 	}
-	a.note("%s: row %d, %d hashes", printable(out), p.Row, len(p.Hashes))
 	return nil
 }
 
@@ -180,27 +173,7 @@ func (a *app) auditVerifyProof(path, key string) error {
 		return wire.Errorf(wire.CodeBadRequest, "The proof does not hold: %s.", printable(err.Error())).
 			Then("Check that it is the key of this log, and get the proof again from whoever made it.")
 	}
-	if a.json {
-		return printJSON(a.stdout, map[string]any{"ok": true, "row": p.Row, "entries": c.Size, "root_hash": c.Root.String(), "origin": c.Origin})
-	}
-	fmt.Fprintf(a.stdout, "row %d lies under the head of %s over %d rows: ok\n", p.Row, c.Origin, c.Size)
-	return nil
-}
-
-// readInput reads a small file that the person named.
-func readInput(path string, limit int64) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err == nil && (!info.Mode().IsRegular() || info.Size() > limit) {
-		err = errors.New("it is no file, or too large for what it should be")
-	}
-	var text []byte
-	if err == nil {
-		text, err = os.ReadFile(path)
-	}
-	if err != nil {
-		return nil, wire.Errorf(wire.CodeBadRequest, "%s cannot be read: %s.", printable(path), printable(err.Error()))
-	}
-	return text, nil
+	return a.result(map[string]any{"ok": true, "row": p.Row, "entries": c.Size, "root_hash": c.Root.String(), "origin": c.Origin}, "row %d lies under the head of %s over %d rows: ok", p.Row, c.Origin, c.Size)
 }
 
 func newAuditConsistency(a *app) *cobra.Command {
@@ -234,9 +207,5 @@ func (a *app) auditConsistency(ctx context.Context, path, key string) error {
 	if err != nil {
 		return auditFailed(err)
 	}
-	if a.json {
-		return printJSON(a.stdout, map[string]any{"ok": true, "from_entries": from.Size, "entries": to.Size, "root_hash": to.Root.String()})
-	}
-	fmt.Fprintf(a.stdout, "the first %d of %d rows are those of the older head: ok\n", from.Size, to.Size)
-	return nil
+	return a.result(map[string]any{"ok": true, "from_entries": from.Size, "entries": to.Size, "root_hash": to.Root.String()}, "the first %d of %d rows are those of the older head: ok", from.Size, to.Size)
 }

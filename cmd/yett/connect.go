@@ -182,11 +182,7 @@ func (a *app) carryOut(ctx context.Context, place install.Place, plan *install.P
 		}
 	}
 	if !plan.Changed() {
-		if a.json {
-			return printJSON(a.stdout, answer)
-		}
-		fmt.Fprintln(a.stdout, nothing)
-		return nil
+		return a.result(answer, "%s", nothing)
 	}
 	if err := a.agree(ctx, f.yes, "Write this?"); err != nil {
 		return err

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/yett-broker/yett/internal/wire"
@@ -17,11 +15,7 @@ func newDeny(a *app) *cobra.Command {
 			if err := a.manage(c.Context(), wire.MethodApprovalDeny, wire.ApprovalID{ApprovalID: args[0]}, nil); err != nil {
 				return err
 			}
-			if a.json {
-				return printJSON(a.stdout, map[string]any{"approval_id": args[0], "choice": "deny"})
-			}
-			fmt.Fprintln(a.stdout, "Denied.")
-			return nil
+			return a.result(map[string]any{"approval_id": args[0], "choice": "deny"}, "Denied.")
 		},
 	}
 }

@@ -29,3 +29,10 @@ func inGroups(root *cobra.Command) {
 		}
 	}
 }
+
+// parent is a command that only has others below it.
+func parent(use, short string, below ...*cobra.Command) *cobra.Command {
+	c := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
+	c.AddCommand(below...)
+	return c
+}

@@ -48,10 +48,10 @@ func (a *app) initialise(ctx context.Context, recoveryFD int) error {
 // recovery code was shown to anybody.
 func (a *app) createVault(ctx context.Context, loc endpoint.Location, recoveryFD int) (shown bool, err error) {
 	if vault.Exists(loc.Home) {
-		return false, cannotCreate(loc.Home, vault.ErrExists)
+		return false, cannotCreate(loc, vault.ErrExists)
 	}
 	if err := endpoint.CheckAbove(loc); err != nil { // no broker would use it
-		return false, cannotCreate(loc.Home, err)
+		return false, cannotCreate(loc, err)
 	}
 	show, err := recoverySink(recoveryFD)
 	if err != nil {
@@ -63,7 +63,7 @@ func (a *app) createVault(ctx context.Context, loc endpoint.Location, recoveryFD
 	}
 	code, err := vault.Create(loc.Home, phrase)
 	if err != nil {
-		return false, cannotCreate(loc.Home, err)
+		return false, cannotCreate(loc, err)
 	}
 	if show == nil {
 		return false, nil
@@ -116,12 +116,12 @@ func (a *app) newPassphrase(ctx context.Context) (phrase []byte, err error) {
 	return a.passphrase, err
 }
 
-func cannotCreate(home string, err error) error {
-	e := wire.Errorf(wire.CodeBadRequest, "The vault cannot be made in %s: %v.", home, err)
+func cannotCreate(loc endpoint.Location, err error) error {
+	e := wire.Errorf(wire.CodeBadRequest, "The vault cannot be made in %s: %v.", loc.Home, err)
 	switch {
 	case errors.Is(err, vault.ErrExists):
-		e.Message = fmt.Sprintf("There is a vault in %s already; it was left as it is.", home)
-		e.NextStep = "Use it: yett up."
+		e.Message = fmt.Sprintf("There is a vault in %s already; it was left as it is.", loc.Home)
+		e.NextStep = "Use it: yett up" + homeFlag(loc) + "."
 	case errors.Is(err, vault.ErrPassphraseShort):
 		e.Message, e.NextStep = sentence(err.Error()), "Choose a longer one; several words are good."
 	default:

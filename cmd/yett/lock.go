@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/yett-broker/yett/internal/wire"
@@ -24,11 +22,7 @@ func newLock(a *app) *cobra.Command {
 			if err := a.manage(c.Context(), method, wire.Empty{}, nil); err != nil {
 				return err
 			}
-			if a.json {
-				return printJSON(a.stdout, map[string]any{"state": "locked"})
-			}
-			fmt.Fprintln(a.stdout, done)
-			return nil
+			return a.result(map[string]any{"state": "locked"}, "%s", done)
 		},
 	}
 	c.Flags().BoolVar(&pause, "pause", false, "pause the sessions rather than end them")

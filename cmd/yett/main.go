@@ -24,7 +24,11 @@ var version = "0.0.0-dev"
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
 func run(args []string, stdin, stdout, stderr *os.File) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup has it ignored
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	defer stop()
 	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, passFD: -1, login: openLogin}
 	defer a.wipe()
@@ -145,6 +149,7 @@ func newRoot(a *app) *cobra.Command {
 		newPasskey(a), newTouchID(a), newReceipt(a),
 		newUp(a), newAdd(a), newSSH(a), newTryAgent(a), newTryStranger(a), newCompletion(a), newMan(a),
 	)
+	root.SetHelpCommand(newHelp(root))
 	inGroups(root)
 	withExamples(root)
 	usageErrors(root)

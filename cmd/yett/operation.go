@@ -15,10 +15,7 @@ import (
 )
 
 func newOperation(a *app) *cobra.Command {
-	c := &cobra.Command{Use: "operation", Short: "Look at one operation, or say what became of it", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	c.AddCommand(newOperationShow(a), newOperationResolve(a))
-	return c
+	return parent("operation", "Look at one operation, or say what became of it", newOperationShow(a), newOperationResolve(a))
 }
 
 func newOperationShow(a *app) *cobra.Command {
@@ -102,17 +99,8 @@ func newOperationResolve(a *app) *cobra.Command {
 }
 
 func (a *app) resolveOperation(ctx context.Context, r wire.OperationResolve) error {
-	conn, err := a.dialUnlocked(ctx)
-	if err != nil {
+	if err := a.manageProven(ctx, wire.MethodOperationSettle, r, nil); err != nil {
 		return err
 	}
-	defer conn.Close()
-	if err := a.prove(ctx, conn, wire.MethodOperationSettle, r, nil); err != nil {
-		return err
-	}
-	if a.json {
-		return printJSON(a.stdout, map[string]any{"operation_id": r.OperationID, "happened": r.Happened})
-	}
-	fmt.Fprintln(a.stdout, "Recorded. An equal action may run again.")
-	return nil
+	return a.result(map[string]any{"operation_id": r.OperationID, "happened": r.Happened}, "Recorded. An equal action may run again.")
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -11,26 +10,21 @@ import (
 )
 
 func newPasskey(a *app) *cobra.Command {
-	c := &cobra.Command{Use: "passkey", Short: "List or remove the passkeys that approve in the console, and Touch ID keys", Args: cobra.NoArgs,
-		Long: "A passkey approves in the console, with the fingerprint, face or PIN that its device asks for.\n" +
-			"Add one there, with the passphrase: yett console. Touch ID keys of Macs are listed and removed\n" +
-			"with them; yett touch-id adds them.",
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	list := &cobra.Command{
+	c := parent("passkey", "List or remove the passkeys that approve in the console", &cobra.Command{
 		Use:   "list",
 		Short: "List the passkeys, with their public keys' SHA-256",
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return a.listPasskeys(c.Context()) },
-	}
-	remove := &cobra.Command{
+	}, &cobra.Command{
 		Use:   "remove NAME",
 		Short: "Take a passkey back, with your proof",
 		Long: "From then on the passkey proves nothing, and what proofs had opened is closed. What it\n" +
 			"approved before stays approved, and can still be checked.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error { return a.removePasskey(c.Context(), args[0]) },
-	}
-	c.AddCommand(list, remove)
+	})
+	c.Long = "A passkey approves in the console, with the fingerprint, face or PIN that its device asks for.\n" +
+		"Add one there, with the passphrase: yett console."
 	return c
 }
 
@@ -45,7 +39,7 @@ func (a *app) listPasskeys(ctx context.Context) error {
 	if len(l.Items)+l.Hidden == 0 && !a.locked {
 		a.note("There is no passkey. Add one in the console, with the passphrase: yett console.")
 	}
-	w := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
+	w := aligned(a.stdout)
 	for _, k := range l.Items {
 		fmt.Fprintf(w, "%s\tadded %s\t%s\n", nameOf(k), k.AddedAt.Local().Format("2006-01-02 15:04"), k.Fingerprint)
 	}
@@ -63,17 +57,8 @@ func nameOf(k wire.Passkey) string {
 }
 
 func (a *app) removePasskey(ctx context.Context, name string) error {
-	conn, err := a.dialUnlocked(ctx)
-	if err != nil {
+	if err := a.manageProven(ctx, wire.MethodPasskeyRemove, wire.PasskeyName{Name: name}, nil); err != nil {
 		return err
 	}
-	defer conn.Close()
-	if err := a.prove(ctx, conn, wire.MethodPasskeyRemove, wire.PasskeyName{Name: name}, nil); err != nil {
-		return err
-	}
-	if a.json {
-		return printJSON(a.stdout, map[string]any{"name": name, "removed": true})
-	}
-	fmt.Fprintln(a.stdout, "Removed. It proves nothing any more.")
-	return nil
+	return a.result(map[string]any{"name": name, "removed": true}, "Removed. It proves nothing any more.")
 }

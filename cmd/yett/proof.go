@@ -32,11 +32,20 @@ func (a *app) secretPhrase(ctx context.Context, prompt string) ([]byte, error) {
 	}
 	var err error
 	if a.passFD >= 0 {
-		a.passphrase, err = readLine(a.passFD)
+		a.passphrase, err = readPhrase(a.passFD)
 	} else {
 		a.passphrase, err = askHidden(ctx, prompt)
 	}
 	return a.passphrase, err
+}
+
+// readPhrase reads a passphrase from a descriptor.
+func readPhrase(fd int) ([]byte, error) {
+	line, err := readLine(fd)
+	if err == nil && len(line) == 0 {
+		err = wire.Errorf(wire.CodeProofRequired, "File descriptor %d gave no passphrase.", fd)
+	}
+	return line, err
 }
 
 // readLine reads one line from a descriptor and nothing behind it.
@@ -61,11 +70,7 @@ func readLine(fd int) ([]byte, error) {
 			return nil, usageError{fmt.Errorf("reading the passphrase from file descriptor %d: %v", fd, err)}
 		}
 	}
-	line = bytes.TrimSuffix(line, []byte("\r"))
-	if len(line) == 0 {
-		return nil, wire.Errorf(wire.CodeProofRequired, "File descriptor %d gave no passphrase.", fd)
-	}
-	return line, nil
+	return bytes.TrimSuffix(line, []byte("\r")), nil
 }
 
 // derive makes the keys of the slot that the phrase is for. A recovery code is

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -62,15 +61,12 @@ func (a *app) receipt(ctx context.Context, row, out string) error {
 		return fmt.Errorf("encoding the receipt: %w", err)
 	}
 	text = append(asciiJSON(text), '\n')
-	if out == "" {
-		_, err = a.stdout.Write(text)
+	if err := a.writeOutput(out, "receipt", text); err != nil {
 		return err
 	}
-	if err := writeNew(out, text); err != nil {
-		return wire.Errorf(wire.CodeBadRequest, "The receipt was not written: %s.", printable(err.Error())).
-			Then("Give the name of a new file, in a place that you may write to.")
+	if out != "" {
+		a.note("%s: %s of card %s by %s %q", printable(out), r.Choice, r.ApprovalID, keyWord(r.By), printable(r.Name))
 	}
-	a.note("%s: %s of card %s by %s %q", printable(out), r.Choice, r.ApprovalID, keyWord(r.By), printable(r.Name))
 	return nil
 }
 
@@ -133,16 +129,6 @@ func (a *app) proofOf(ctx context.Context, n int64) (json.RawMessage, error) {
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
-}
-
-// writeNew writes a file that is not there yet.
-func writeNew(path string, text []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	return errors.Join(err, f.Close())
 }
 
 func newReceiptVerify(a *app) *cobra.Command {

@@ -104,10 +104,7 @@ func (a *app) gather(ctx context.Context, rows bool) (*reviewed, error) {
 		return nil, err
 	}
 	if rows {
-		list := func(request wire.ActivityList, into any) error {
-			return call(ctx, conn, wire.MethodActivityList, request, nil, into)
-		}
-		if err := r.gatherRows(ctx, list, loc.Home); err != nil {
+		if err := r.gatherRows(ctx, listerOf(ctx, conn), loc.Home); err != nil {
 			return nil, err
 		}
 	}
@@ -136,9 +133,6 @@ func (a *app) gatherPolicy(ctx context.Context, conn *client.Conn, r *reviewed) 
 // verifyTime bounds the check of the whole ledger; a page is no audit.
 const verifyTime = 30 * time.Second
 
-// lister asks for a page of rows.
-type lister func(request wire.ActivityList, into any) error
-
 func (r *reviewed) gatherRows(ctx context.Context, list lister, home string) error {
 	check, cancel := context.WithTimeout(ctx, verifyTime)
 	defer cancel()
@@ -155,23 +149,11 @@ func (r *reviewed) gatherRows(ctx context.Context, list lister, home string) err
 const newestRows = 5000
 
 func (r *reviewed) countKinds(list lister, entries int64) error {
-	for from := max(1, entries-newestRows+1); ; {
-		var l wire.List[json.RawMessage]
-		if err := list(wire.ActivityList{From: from, Limit: 500}, &l); err != nil {
-			return err
-		}
-		if len(l.Items) == 0 {
-			return nil
-		}
-		for _, raw := range l.Items {
-			var row ledger.Row
-			if err := json.Unmarshal(raw, &row); err != nil {
-				return fmt.Errorf("reading a row: %w", err)
-			}
-			r.kinds[row.Kind]++
-			from = row.N + 1
-		}
-	}
+	_, err := forward(list, max(1, entries-newestRows+1), 0, func(_ json.RawMessage, row ledger.Row) error {
+		r.kinds[row.Kind]++
+		return nil
+	})
+	return err
 }
 
 // writeReview writes the page in Markdown.

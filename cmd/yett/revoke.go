@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -50,9 +49,5 @@ func (a *app) revoke(ctx context.Context, r wire.Revoke) error {
 		return wire.Errorf(wire.CodeBadRequest, "No session of process %d lives.", r.PID).
 			Then("See which processes have one: yett sessions. End all of them: yett revoke --all.")
 	}
-	if a.json {
-		return printJSON(a.stdout, map[string]any{"state": "ended", "sessions": done.Sessions})
-	}
-	fmt.Fprintf(a.stdout, "%s ended.\n", howMany(done.Sessions, "session"))
-	return nil
+	return a.result(map[string]any{"state": "ended", "sessions": done.Sessions}, "%s ended.", howMany(done.Sessions, "session"))
 }

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -19,8 +17,6 @@ import (
 )
 
 func newSecret(a *app) *cobra.Command {
-	c := &cobra.Command{Use: "secret", Short: "Give, replace, remove and list the values of credentials", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
 	value := func(use, short, method string) *cobra.Command {
 		keyPassphrase := -1
 		c := &cobra.Command{
@@ -33,7 +29,7 @@ func newSecret(a *app) *cobra.Command {
 		c.Flags().IntVar(&keyPassphrase, "key-passphrase-fd", -1, "read the passphrase of an encrypted private key, one line, from file descriptor `N`")
 		return c
 	}
-	c.AddCommand(
+	return parent("secret", "Give, replace, remove and list the values of credentials",
 		value("set", "Give a declared credential its value", wire.MethodSecretSet),
 		value("rotate", "Replace the value of a credential", wire.MethodSecretRotate),
 		&cobra.Command{Use: "remove NAME", Short: "Forget the value of a credential", Args: cobra.ExactArgs(1),
@@ -41,7 +37,6 @@ func newSecret(a *app) *cobra.Command {
 		&cobra.Command{Use: "list", Short: "List the declared credentials, never their values", Args: cobra.NoArgs,
 			RunE: func(c *cobra.Command, _ []string) error { return a.listSecrets(c.Context()) }},
 	)
-	return c
 }
 
 // maxSecret is the longest value in bytes.
@@ -88,11 +83,7 @@ func (a *app) setSecret(ctx context.Context, conn *client.Conn, method, name str
 	if err := a.prove(ctx, conn, method, wire.SecretSet{Name: name, Value: value}, nil); err != nil {
 		return err
 	}
-	if a.json {
-		return printJSON(a.stdout, map[string]any{"name": name, "set": true})
-	}
-	fmt.Fprintf(a.stdout, "%s has its value.\n", name)
-	return nil
+	return a.result(map[string]any{"name": name, "set": true}, "%s has its value.", name)
 }
 
 // mayTake refuses what would be refused anyway, before anything is typed. The
@@ -120,32 +111,14 @@ func (a *app) readSecret(ctx context.Context, name string) ([]byte, error) {
 	if term.IsTerminal(int(a.stdin.Fd())) {
 		return askHidden(ctx, "Value of "+name+": ")
 	}
-	value, err := io.ReadAll(io.LimitReader(a.stdin, maxSecret+1))
-	if err != nil {
-		return nil, fmt.Errorf("reading the value from standard input: %w", err)
-	}
-	if len(value) > maxSecret {
-		clear(value)
-		return nil, wire.Errorf(wire.CodeBadRequest, "The value is longer than %d bytes.", maxSecret).
-			Then("Check what standard input is connected to.")
-	}
-	return value, nil
+	return readBounded(a.stdin)
 }
 
 func (a *app) removeSecret(ctx context.Context, name string) error {
-	conn, err := a.dial(ctx)
-	if err != nil {
+	if err := a.manageProven(ctx, wire.MethodSecretRemove, wire.SecretName{Name: name}, nil); err != nil {
 		return err
 	}
-	defer conn.Close()
-	if err := a.prove(ctx, conn, wire.MethodSecretRemove, wire.SecretName{Name: name}, nil); err != nil {
-		return err
-	}
-	if a.json {
-		return printJSON(a.stdout, map[string]any{"name": name, "set": false})
-	}
-	fmt.Fprintf(a.stdout, "%s has no value any more.\n", name)
-	return nil
+	return a.result(map[string]any{"name": name, "set": false}, "%s has no value any more.", name)
 }
 
 func (a *app) listSecrets(ctx context.Context) error {
@@ -159,7 +132,7 @@ func (a *app) listSecrets(ctx context.Context) error {
 	if len(l.Items)+l.Hidden == 0 && !a.locked {
 		a.note("No credential is declared: yett add PRESET, or yett apply FILE.")
 	}
-	w := tabwriter.NewWriter(a.stdout, 0, 4, 2, ' ', 0)
+	w := aligned(a.stdout)
 	for _, s := range l.Items {
 		set := "no value yet"
 		if s.SetAt != nil {

@@ -179,7 +179,7 @@ func vaultUnusable(loc endpoint.Location, err error) error {
 	e := wire.Errorf(wire.CodeInternal, "The vault in %s cannot be used: %v.", loc.Home, err)
 	switch {
 	case errors.Is(err, vault.ErrNoVault):
-		e.Message = fmt.Sprintf("There is no vault in %s.", loc.Home)
+		e.Code, e.Message = wire.CodeBadRequest, fmt.Sprintf("There is no vault in %s.", loc.Home)
 		e.NextStep = "Make one: yett init" + homeFlag(loc) + "."
 	case errors.Is(err, vault.ErrDamaged):
 		e.NextStep = "The file was left as it is. Restore a backup, or look at the previous generation beside it (.prev)."
@@ -196,7 +196,8 @@ func cannotListen(loc endpoint.Location, err error) error {
 	case errors.As(err, &passed):
 		e.NextStep = "Correct the service manager's socket unit: one listener named " + endpoint.InheritedName + " at " + loc.Socket + ", mode 0600, in a directory of mode 0700."
 	case errors.As(err, &used) && used.Answering:
-		e.Message, e.NextStep = fmt.Sprintf("A broker is running already (%s).", used.Holder), "Use it, or stop it first: yett stop"+homeFlag(loc)+"."
+		e.Code, e.Message = wire.CodeBadRequest, fmt.Sprintf("A broker is running already (%s).", used.Holder)
+		e.NextStep = "Use it, or stop it first: yett stop" + homeFlag(loc) + "."
 	case errors.As(err, &used):
 		e.Message = fmt.Sprintf("A broker is running but does not answer (%s).", used.Holder)
 		e.NextStep = "Look at its log; end that process if it stays so."

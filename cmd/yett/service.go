@@ -19,10 +19,7 @@ import (
 )
 
 func newService(a *app) *cobra.Command {
-	c := &cobra.Command{Use: "service", Short: "Let the account's service manager run the broker", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	c.AddCommand(newServiceInstall(a), newServiceUninstall(a), newServiceStatus(a))
-	return c
+	return parent("service", "Let the account's service manager run the broker", newServiceInstall(a), newServiceUninstall(a), newServiceStatus(a))
 }
 
 func newServiceInstall(a *app) *cobra.Command {

@@ -113,7 +113,7 @@ say kernel;    pid=$(systemctl --user show -P MainPID yett.service); grep -E '^(
 say shim;      { printf '%s\n' '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}' '{"jsonrpc":"2.0","method":"notifications/initialized"}' '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"list_access","arguments":{}}}'; sleep 3; } | "$1/yett-mcp"
 say notnow;    "$yett" uninstall --yes --json 2>&1 || true
 say stop;      "$yett" stop --json; ended
-say none;      ("$yett" stop; "$yett" stop --json) || [ $? = 4 ]
+say none;      ("$yett" stop; "$yett" stop --json) 2>&1 || [ $? = 4 ]
 say stopped;   "$yett" service status --json
 say woken;     timeout 5 sh -c 'said=$("$0" status --json 2>&1); echo "$said"' "$yett"
 "$yett" stop > /dev/null; ended

@@ -65,11 +65,7 @@ func (a *app) leavePackaged(ctx context.Context, m *manager, s managerState, yes
 	if err := m.disable(ctx); err != nil {
 		return notStopped(err)
 	}
-	if a.json {
-		return printJSON(a.stdout, map[string]any{"changed": true, "kept": []string{s.socketUnit}})
-	}
-	fmt.Fprintln(a.stdout, "Not used any more.")
-	return nil
+	return a.result(map[string]any{"changed": true, "kept": []string{s.socketUnit}}, "Not used any more.")
 }
 
 func notStopped(err error) error {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,7 +41,7 @@ func newSessions(a *app) *cobra.Command {
 // printSessions prints a line for each session: a live one says what it may use
 // and until when, an ended one why it ended.
 func printSessions(out io.Writer, sessions []wire.Session) {
-	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	w := aligned(out)
 	if len(sessions) > 0 {
 		fmt.Fprintln(w, "SESSION\tSTATE\tUNIT\tPROGRAM\tSINCE\tMAY USE")
 	}

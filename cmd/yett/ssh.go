@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -13,10 +11,7 @@ import (
 )
 
 func newSSH(a *app) *cobra.Command {
-	c := &cobra.Command{Use: "ssh", Short: "SSH keys and hosts: make a key, look at a host's keys, take over what ssh knows", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	c.AddCommand(newSSHKeygen(a), newSSHPublic(a), newSSHScan(a), newSSHImport(a))
-	return c
+	return parent("ssh", "SSH keys and hosts: make a key, look at a host's keys, take over what ssh knows", newSSHKeygen(a), newSSHPublic(a), newSSHScan(a), newSSHImport(a))
 }
 
 // openKey returns a private key without its passphrase, which it asks for if
@@ -58,9 +53,6 @@ func (a *app) openKeyOnce(ctx context.Context, name string, value []byte, fd int
 	return sshexec.UnlockKey(value, *phrase)
 }
 
-// maxKeyPassphrase bounds the passphrase of a key.
-const maxKeyPassphrase = 1024
-
 // keyPassphrase reads the passphrase of a key: one line, which may be empty.
 func (a *app) keyPassphrase(ctx context.Context, name string, fd int) ([]byte, error) {
 	if fd < 0 {
@@ -74,18 +66,7 @@ func (a *app) keyPassphrase(ctx context.Context, name string, fd int) ([]byte, e
 		}
 		return phrase, err
 	}
-	f, err := inherited(fd, false)
-	if err != nil {
-		return nil, err
-	}
-	line, err := bufio.NewReader(io.LimitReader(f, maxKeyPassphrase)).ReadBytes('\n')
-	if err != nil && err != io.EOF {
-		return nil, usageError{errors.New("the passphrase of the key cannot be read from its descriptor")}
-	}
-	for len(line) > 0 && (line[len(line)-1] == '\n' || line[len(line)-1] == '\r') {
-		line = line[:len(line)-1]
-	}
-	return line, nil
+	return readLine(fd)
 }
 
 // badKey says that a key cannot be used, and what could be.

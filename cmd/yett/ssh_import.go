@@ -249,7 +249,7 @@ func (a *app) readKeys(ctx context.Context, p *importPlan, fd int) error {
 	var phrase []byte
 	defer func() { clear(phrase) }()
 	for _, k := range p.keys {
-		text, err := readKeyFile(k.File)
+		text, err := readFile(k.File, maxSecret)
 		if err != nil {
 			return badKey(approval.Printable(k.File), err)
 		}

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 	"golang.org/x/crypto/ssh"
-	"golang.org/x/sys/unix"
 
 	"github.com/yett-broker/yett/internal/access"
 	"github.com/yett-broker/yett/internal/preset"
@@ -151,7 +149,7 @@ func (p *importPlan) certificate(key string, o sshconfig.Options) string {
 		paths = []string{f}
 	}
 	for _, path := range paths {
-		text, err := readKeyFile(path)
+		text, err := readFile(path, maxSecret)
 		if err != nil {
 			continue
 		}
@@ -165,22 +163,4 @@ func (p *importPlan) certificate(key string, o sshconfig.Options) string {
 func regular(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Mode().IsRegular()
-}
-
-// readKeyFile reads a regular file of the size of a key.
-func readKeyFile(path string) ([]byte, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.New("not a regular file")
-	}
-	text, err := io.ReadAll(io.LimitReader(f, maxSecret+1))
-	if err != nil || len(text) > maxSecret {
-		clear(text)
-		return nil, errors.Join(err, errors.New("longer than a key"))
-	}
-	return text, nil
 }

@@ -40,13 +40,8 @@ func newSSHPublic(a *app) *cobra.Command {
 }
 
 func (a *app) keygen(ctx context.Context, method, name string, request any) error {
-	conn, err := a.dialUnlocked(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
 	var key wire.KeyPublic
-	err = a.prove(ctx, conn, method, request, &key)
+	err := a.manageProven(ctx, method, request, &key)
 	if r, ok := request.(wire.KeyGenerate); ok && !r.Rotate {
 		err = keyIsThere(name, err)
 	}

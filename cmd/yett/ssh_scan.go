@@ -147,13 +147,8 @@ func (a *app) appliedPolicy(ctx context.Context) (*access.Policy, error) {
 	if !a.canProve() {
 		return nil, wire.NewError(wire.CodeProofRequired)
 	}
-	conn, err := a.dialUnlocked(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
 	var text wire.AccessText
-	if err := a.prove(ctx, conn, wire.MethodAccessText, wire.Empty{}, &text); err != nil {
+	if err := a.manageProven(ctx, wire.MethodAccessText, wire.Empty{}, &text); err != nil {
 		return nil, err
 	}
 	return access.Parse([]byte(text.File))

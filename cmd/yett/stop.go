@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -30,10 +29,8 @@ func (a *app) stop(ctx context.Context) error {
 			if err := printJSON(a.stdout, map[string]any{"stopped": false}); err != nil {
 				return err
 			}
-		} else {
-			fmt.Fprintln(a.stdout, why)
 		}
-		return reported{exitUnavailable}
+		return &wire.Error{Code: wire.CodeUnavailable, Message: why}
 	}
 	conn, _, err := a.dialAny(ctx)
 	if err != nil {
@@ -52,11 +49,7 @@ func (a *app) stop(ctx context.Context) error {
 	if !process.ended(ctx, endTime) {
 		a.note("The broker's process has not ended yet: it still waits for what it had begun.")
 	}
-	if a.json {
-		return printJSON(a.stdout, map[string]any{"stopped": true})
-	}
-	fmt.Fprintln(a.stdout, "Stopped. Every session has ended.")
-	return nil
+	return a.result(map[string]any{"stopped": true}, "Stopped. Every session has ended.")
 }
 
 // noneRuns says that there is no broker to stop, or nothing. Where a service

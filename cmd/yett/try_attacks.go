@@ -28,7 +28,7 @@ func (t *trial) attack(ctx context.Context) error {
 	}
 	t.say("the agent tries POST /v1/invoices, which was not approved  →  %s", post.code())
 	t.check(claimNotGranted, post.refusedBecause(wire.ReasonCapabilityNotGranted) && len(t.posts()) == 0,
-		"POST with %s: %s; the API saw %s", writeInvoices, post.code(), count(len(t.posts()), "POST"))
+		"POST with %s: %s; the API saw %s", writeInvoices, post.code(), howMany(len(t.posts()), "POST"))
 
 	session, err := t.sessionOfAgent(ctx)
 	if err != nil {
@@ -193,7 +193,7 @@ func (t *trial) stopAll(ctx context.Context) error {
 	}
 	requests, logins := t.api.Seen(), t.host.Accepted()-t.probes
 	t.check(claimOutside, len(requests) == 1 && requests[0].Method == "GET" && logins == 1,
-		"the API saw %s, the host %s", count(len(requests), "request"), count(logins, "connection"))
+		"the API saw %s, the host %s", howMany(len(requests), "request"), howMany(logins, "connection"))
 	return nil
 }
 

@@ -156,7 +156,7 @@ func (t *trial) startAgent(ctx context.Context) error {
 	t.say("it tries GET /v1/invoices without asking  →  %s", early.code())
 	seen := len(t.api.Seen())
 	t.check(claimNothingBefore, early.refusedBecause(wire.ReasonCapabilityNotGranted) && seen == 0,
-		"its GET was refused (%s); the API had seen %s", early.code(), count(seen, "request"))
+		"its GET was refused (%s); the API had seen %s", early.code(), howMany(seen, "request"))
 	return nil
 }
 
@@ -293,7 +293,7 @@ func (t *trial) act(ctx context.Context) error {
 		}
 	}
 	t.check(claimHTTP, !got.IsError && len(seen) == 1 && withToken == 1 && strings.Contains(got.Text, "inv-1001"),
-		"GET /v1/invoices: %s; the API saw %s, %d with the token", got.gist(), count(len(seen), "request"), withToken)
+		"GET /v1/invoices: %s; the API saw %s, %d with the token", got.gist(), howMany(len(seen), "request"), withToken)
 	leaked := t.search.canaries.In([]byte(got.Text))
 	replaced := strings.Contains(strings.ReplaceAll(got.Text, " ", ""), `"redacted":1`)
 	echo := "Yett replaced the token in the API's answer, and told the agent so"
@@ -313,7 +313,7 @@ func (t *trial) act(ctx context.Context) error {
 		server = "the SSH server inside yett"
 	}
 	t.check(claimSSH, !ran.IsError && strings.HasPrefix(ran.Headline, "completed: exit status 0") && t.host.Accepted() == t.probes+1,
-		"%s: %s, from %s; %s", t.command, ran.gist(), server, count(t.host.Accepted()-t.probes, "connection"))
+		"%s: %s, from %s; %s", t.command, ran.gist(), server, howMany(t.host.Accepted()-t.probes, "connection"))
 	return nil
 }
 
@@ -327,14 +327,6 @@ func (t *trial) quote(body string) {
 	for line := range strings.Lines(body) {
 		indent(t.out, "     > ", approval.Escape(strings.TrimRight(line, "\n"), 2*most))
 	}
-}
-
-// count says how many there are of something.
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // sessionOfAgent finds the agent's live session, as the person sees it.

@@ -14,10 +14,7 @@ import (
 )
 
 func newVault(a *app) *cobra.Command {
-	c := &cobra.Command{Use: "vault", Short: "Change what opens the vault; back it up and restore it", Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() }}
-	c.AddCommand(newVaultPassphrase(a), newVaultRecoveryCode(a), newVaultRecover(a), newVaultKeychain(a), newVaultBackup(a), newVaultRestore(a))
-	return c
+	return parent("vault", "Change what opens the vault; back it up and restore it", newVaultPassphrase(a), newVaultRecoveryCode(a), newVaultRecover(a), newVaultKeychain(a), newVaultBackup(a), newVaultRestore(a))
 }
 
 // dialUnlocked connects to a broker that has its vault open.
@@ -92,7 +89,7 @@ func (a *app) forgetKeys() {
 // the terminal.
 func (a *app) choosePassphrase(ctx context.Context, fd int) ([]byte, error) {
 	if fd >= 0 {
-		phrase, err := readLine(fd)
+		phrase, err := readPhrase(fd)
 		if err != nil {
 			return phrase, err
 		}

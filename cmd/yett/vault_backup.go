@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io/fs"
 	"path/filepath"
 
@@ -51,11 +50,7 @@ func (a *app) backupVault(ctx context.Context, path string) error {
 		return backupFailed(path, err)
 	}
 	sum := sha256.Sum256(image)
-	if a.json {
-		return printJSON(a.stdout, map[string]any{"file": path, "generation": part.Generation, "bytes": len(image), "sha256": hex.EncodeToString(sum[:])})
-	}
-	fmt.Fprintf(a.stdout, "%s: generation %d, %d bytes, sha256 %x\n", printable(path), part.Generation, len(image), sum)
-	return nil
+	return a.result(map[string]any{"file": path, "generation": part.Generation, "bytes": len(image), "sha256": hex.EncodeToString(sum[:])}, "%s: generation %d, %d bytes, sha256 %x", printable(path), part.Generation, len(image), sum)
 }
 
 func backupFailed(path string, err error) error {

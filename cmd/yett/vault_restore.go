@@ -116,7 +116,7 @@ func (a *app) provePresent(ctx context.Context, present *vault.Vault, phrase []b
 	}
 	var other []byte
 	if fd >= 0 {
-		other, err = readLine(fd)
+		other, err = readPhrase(fd)
 	} else {
 		a.note("The vault that is there opens with another passphrase than the backup.")
 		other, err = askHidden(ctx, "Passphrase of the vault that is there, or its recovery code: ")

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// result prints what a command did: a value for --json, a line for a person.
+func (a *app) result(value any, format string, args ...any) error {
+	if a.json {
+		return printJSON(a.stdout, value)
+	}
+	_, err := fmt.Fprintf(a.stdout, format+"\n", args...)
+	return err
+}
+
+// aligned aligns columns that are parted by tabs, once it is flushed.
+func aligned(w io.Writer) *tabwriter.Writer { return tabwriter.NewWriter(w, 0, 4, 2, ' ', 0) }
+
+// printJSON prints one line of JSON in ASCII: text of an agent can stand in a
+// value, and must not steer the terminal that it is printed on.
+func printJSON(w io.Writer, v any) error {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := w.Write(asciiJSON(b.Bytes()))
+	return err
+}
+
+// asciiJSON writes every character beyond ASCII as \uXXXX. In valid JSON such
+// characters stand in strings only.
+func asciiJSON(raw []byte) []byte {
+	out := make([]byte, 0, len(raw))
+	for len(raw) > 0 {
+		r, size := utf8.DecodeRune(raw)
+		switch {
+		case r < utf8.RuneSelf && r != 0x7f:
+			out = append(out, raw[0])
+		case r > 0xffff:
+			hi, lo := utf16.EncodeRune(r)
+			out = fmt.Appendf(out, `\u%04x\u%04x`, hi, lo)
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+		raw = raw[size:]
+	}
+	return out
+}
+
+// sentence makes a cause a sentence of its own.
+func sentence(s string) string { return strings.ToUpper(s[:1]) + s[1:] + "." }
+
+// howMany is a number with its noun, of those that end in s or ies for many.
+func howMany(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	if stem, ok := strings.CutSuffix(noun, "y"); ok {
+		return fmt.Sprintf("%d %sies", n, stem)
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// note prints a line for the person that belongs to no output.
+func (a *app) note(format string, args ...any) {
+	if !a.json {
+		fmt.Fprintf(a.stderr, format+"\n", args...)
+	}
+}
