@@ -92,7 +92,9 @@ func (v *Vault) SetKeychain(salt, unlockKey []byte) error {
 }
 
 // RemoveKeychain removes the keychain slot. The data key is replaced, so that the
-// share opens nothing that is saved from then on.
+// share opens nothing that is saved from then on, also with an older copy; only
+// while there is a slot of version 1, which has nothing to wrap a new one to, it
+// stays.
 func (v *Vault) RemoveKeychain() error {
 	return v.change(func(_ *opened, d *draft) error {
 		i := slices.IndexFunc(d.header.Slots, isKeychain)
@@ -101,6 +103,9 @@ func (v *Vault) RemoveKeychain() error {
 		}
 		d.header.Slots = slices.Delete(d.header.Slots, i, i+1)
 		d.replaceKeys(d.keys.withoutSlot(i))
+		if slices.ContainsFunc(d.header.Slots, func(s sealedSlot) bool { return s.Public == nil }) {
+			return nil
+		}
 		return d.rekey(0)
 	})
 }

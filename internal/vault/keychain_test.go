@@ -105,6 +105,30 @@ func TestKeychainSlotRemoved(t *testing.T) {
 	must(t, v.VerifyProof([]byte("m"), Proof(m.recovery.Approval, []byte("m"))))
 }
 
+// TestKeychainSlotOfAnOldVault: a vault whose other slots are of version 1 gets the
+// slot and loses it, and opens with its passphrase all along.
+func TestKeychainSlotOfAnOldVault(t *testing.T) {
+	v := version1Vault(t)
+	pass := slotKeys(t, v, SlotPassphrase, version1Passphrase)
+	must(t, v.Unlock(SlotPassphrase, pass.Unlock))
+	_, _, unlock := addShare(t, v)
+	reopened := func() *Vault {
+		v.Lock()
+		v, err := Load(v.dir)
+		must(t, err)
+		t.Cleanup(v.Lock)
+		return v
+	}
+	v = reopened()
+	must(t, v.Unlock(SlotKeychain, unlock))
+	must(t, v.Unlock(SlotPassphrase, pass.Unlock))
+	must(t, v.RemoveKeychain())
+	v = reopened()
+	wantErr(t, v.Unlock(SlotKeychain, unlock), ErrWrongKey)
+	must(t, v.Unlock(SlotPassphrase, pass.Unlock))
+	wantValue(t, v, api, "token-0123456789")
+}
+
 // TestKeychainSlotHeaders: a header whose keychain slot has the parameters of a
 // passphrase, or the other way round, is refused, and so is a share under another
 // name.
