@@ -6,7 +6,7 @@ import "github.com/spf13/cobra"
 // with 0 where a command is asked for that there is not.
 func newHelp(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
-		Use:   "help [COMMAND]...",
+		Use:   "help [COMMAND...]",
 		Short: "Help about any command",
 		Args:  cobra.ArbitraryArgs,
 		RunE: func(_ *cobra.Command, words []string) error {

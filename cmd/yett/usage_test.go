@@ -41,8 +41,8 @@ func TestWrongCalls(t *testing.T) {
 	for _, c := range []struct{ call, says, next string }{
 		{"aprove", `there is no command "yett aprove"; did you mean approve?`, "yett --help"},
 		{"frobnicate", `there is no command "yett frobnicate"`, "yett --help"},
-		{"help frobnicate", `there is no command "yett frobnicate"`, "yett --help"},
-		{"help secret sett", `there is no command "yett secret sett"; did you mean set?`, "yett secret --help"},
+		{"help frobnicate", `there is no command "yett frobnicate"`, "yett help --help"},
+		{"help secret sett", `there is no command "yett secret sett"; did you mean set?`, "yett help --help"},
 		{"secret sett x", `there is no command "yett secret sett"; did you mean set?`, "yett secret --help"},
 		{"approve", "ID is missing", "yett approve [ID]"},
 		{"approve a b", `"b" is one argument too many`, "yett approve [ID]"},
