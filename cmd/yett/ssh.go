@@ -87,6 +87,8 @@ func badKey(name string, err error) error {
 			e.NextStep = "The private key is the file without .pub."
 		case sshexec.KeyCostly:
 			e.NextStep = "Write it anew with fewer rounds (ssh-keygen -p -a 100 -f FILE), and give that."
+		case sshexec.KeyHardware:
+			e.NextStep = "Such a key wants a person's touch for each signature and never leaves its device. Let Yett make one for this host, yett ssh keygen NAME, and add its public part to the host's authorized_keys."
 		case sshexec.KeyUnsupported:
 			e.NextStep = "Convert it (ssh-keygen -i, or puttygen -O private-openssh), or let Yett make one: yett ssh keygen NAME."
 		}

@@ -7,6 +7,7 @@ import (
 	"crypto/rsa"
 	"encoding/pem"
 	"errors"
+	"strings"
 
 	"golang.org/x/crypto/cryptobyte"
 	"golang.org/x/crypto/cryptobyte/asn1"
@@ -22,6 +23,7 @@ const (
 	KeyPublic      KeyReason = "public"      // the public part was given
 	KeyDamaged     KeyReason = "damaged"     // cut off, altered, or not a key at all
 	KeyUnsupported KeyReason = "unsupported" // a key, but of a form or kind that is not used here
+	KeyHardware    KeyReason = "hardware"    // its private part is in a security key
 	KeySeveral     KeyReason = "several"     // more than one private key
 	KeyPassphrase  KeyReason = "passphrase"  // the passphrase does not open it
 	KeyCostly      KeyReason = "costly"      // it asks for more work than is done for a key file
@@ -33,6 +35,7 @@ var keySentences = map[KeyReason]string{
 	KeyPublic:      "this is a public key, not a private one",
 	KeyDamaged:     "the private key is damaged or incomplete",
 	KeyUnsupported: "the private key is of an unsupported form or kind",
+	KeyHardware:    "the private part of this key is in a security key (FIDO), and the file only names it; the broker cannot use it",
 	KeySeveral:     "there is more than one private key",
 	KeyPassphrase:  "the passphrase is wrong (or the encrypted part was altered)",
 	KeyCostly:      "opening the private key asks for more rounds or memory than are spent on a key file",
@@ -82,8 +85,8 @@ func solePrivateBlock(text []byte) ([]byte, error) {
 		if block == nil {
 			break
 		}
-		clear(block.Bytes)
 		reason, private := blockReason(block)
+		clear(block.Bytes)
 		switch {
 		case reason != "":
 			return nil, &KeyError{reason}
@@ -102,7 +105,12 @@ func solePrivateBlock(text []byte) ([]byte, error) {
 
 func blockReason(b *pem.Block) (reason KeyReason, private bool) {
 	switch b.Type {
-	case "OPENSSH PRIVATE KEY", "PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY":
+	case "OPENSSH PRIVATE KEY":
+		if ofSecurityKey(b.Bytes) {
+			return KeyHardware, true
+		}
+		return "", true
+	case "PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE KEY":
 		return "", true
 	case "ENCRYPTED PRIVATE KEY":
 		return KeyEncrypted, true
@@ -112,6 +120,18 @@ func blockReason(b *pem.Block) (reason KeyReason, private bool) {
 		return "", false
 	}
 	return KeyUnsupported, false
+}
+
+// ofSecurityKey reports whether a key of OpenSSH's form is one of those whose
+// signatures a security key makes, with a touch for each.
+func ofSecurityKey(file []byte) bool {
+	body, ok := bytes.CutPrefix(file, []byte(openSSHMagic))
+	var f openSSHFile
+	var public struct {
+		Kind string
+		Rest []byte `ssh:"rest"`
+	}
+	return ok && ssh.Unmarshal(body, &f) == nil && ssh.Unmarshal(f.Public, &public) == nil && strings.HasPrefix(public.Kind, "sk-")
 }
 
 // textReason judges text in which no PEM block can be read.

@@ -11,6 +11,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"golang.org/x/crypto/ssh"
@@ -79,6 +80,36 @@ func TestS13_EncryptedKeysAreNamedAsSuch(t *testing.T) {
 				wantReason(t, private, sshexec.KeyEncrypted)
 				wantReason(t, bytes.ReplaceAll(private, []byte("\n"), []byte("\r\n")), sshexec.KeyEncrypted)
 			})
+		}
+	}
+}
+
+// securityKeyFile is a key file as ssh-keygen -t ed25519-sk writes it, with or
+// without a passphrase: what stands in its private part is not looked at.
+func securityKeyFile(kind, cipher string) []byte {
+	public := ssh.Marshal(struct {
+		Kind, Key, Application string
+	}{kind, strings.Repeat("k", 32), "ssh:"})
+	kdf := map[string]string{"none": "none", "aes256-ctr": "bcrypt"}[cipher]
+	body := ssh.Marshal(struct {
+		Cipher, KDF string
+		Options     []byte
+		Keys        uint32
+		Public      []byte
+		Private     []byte
+	}{cipher, kdf, nil, 1, public, make([]byte, 128)})
+	return pem.EncodeToMemory(&pem.Block{Type: "OPENSSH PRIVATE KEY", Bytes: append([]byte("openssh-key-v1\x00"), body...)})
+}
+
+// S13: a key in a security key is told apart, encrypted or not.
+func TestS13_SecurityKeysAreNamedAsSuch(t *testing.T) {
+	for _, kind := range []string{"sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com"} {
+		for _, cipher := range []string{"none", "aes256-ctr"} {
+			_, err := sshexec.ParseKey(securityKeyFile(kind, cipher))
+			var why *sshexec.KeyError
+			if !errors.As(err, &why) || why.Reason != sshexec.KeyHardware || !strings.Contains(err.Error(), "security key") {
+				t.Errorf("%s, %s: %v", kind, cipher, err)
+			}
 		}
 	}
 }
