@@ -225,9 +225,29 @@ func (c *Console) viewOperation(w http.ResponseWriter, r *http.Request, o *opene
 				s.Parts = append(s.Parts, claim{part.name, text})
 			}
 		}
+		if text := sentIn(r); text != "" {
+			s.Parts = append(s.Parts, claim{"Sent", text})
+		}
 		rows = append(rows, s)
 	}
 	c.render(w, "operation.html", map[string]any{"Op": op, "Rows": rows, "Kept": keptOf(op)})
+}
+
+// sentIn is the text that the action of a row sends, which stands in the row in
+// base64.
+func sentIn(r row) string {
+	var request struct {
+		Action struct {
+			HTTP struct{ Body []byte }
+			SSH  struct{ Stdin []byte }
+		}
+	}
+	json.Unmarshal(r.Request, &request) // a row of another shape sends nothing
+	sent := append(request.Action.HTTP.Body, request.Action.SSH.Stdin...)
+	if !isText(sent) {
+		return ""
+	}
+	return shownText(sent)
 }
 
 // indented writes a part of a row so that it can be read, in characters that

@@ -1,6 +1,8 @@
 package console_test
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -43,32 +45,85 @@ func BenchmarkCardOnScreen(b *testing.B) {
 	report(b, took)
 }
 
-// BenchmarkDecisionToFirstByte: from the gesture by passphrase on the page to the
-// first byte of the action at the API.
+// BenchmarkDecisionToFirstByte: from the gesture on the page to the first byte of
+// the action at the API: by passphrase, and by a passkey that answers at once.
 func BenchmarkDecisionToFirstByte(b *testing.B) {
-	arrived := make(chan time.Time, 1)
-	up := yetttest.StartUpstreamFunc(b, func(w http.ResponseWriter, _ *http.Request) { arrived <- time.Now() })
-	s := start(b, up.Access(), "demo", canary)
-	agent := s.Granted("http:demo.each")
+	for _, by := range []string{"passphrase", "passkey"} {
+		b.Run(by, func(b *testing.B) {
+			arrived := make(chan time.Time, 1)
+			up := yetttest.StartUpstreamFunc(b, func(w http.ResponseWriter, _ *http.Request) { arrived <- time.Now() })
+			s := start(b, up.Access(), "demo", canary)
+			agent := s.Granted("http:demo.each")
+			page := s.open(s.url(""))
+			if by == "passkey" {
+				page.authenticator()
+				page.prove()
+				page.enrol(s, "laptop")
+			}
+			token := page.token()
+			var took []time.Duration
+			for n := 0; b.Loop(); n++ {
+				answered := make(chan struct{})
+				request := agent.Next(map[string]any{"capability": "http:demo.each", "wait_ms": 30_000,
+					"action": map[string]any{"method": "GET", "path": fmt.Sprintf("/each/%d", n)}})
+				go func() { defer close(answered); agent.Call(wire.MethodActionRequest, request) }()
+				began := page.decides(b, token, by, s.WaitCard())
+				took = append(took, (<-arrived).Sub(time.UnixMicro(int64(began*1000))))
+				<-answered
+			}
+			report(b, took)
+		})
+	}
+}
+
+// decides allows a card once by a script that does what the page does, and returns
+// when it began, in milliseconds.
+func (tb *tab) decides(b *testing.B, token, by string, card wire.Approval) float64 {
+	b.Helper()
+	gesture := fmt.Sprintf(`({phrase: %q})`, base64.StdEncoding.EncodeToString([]byte(yetttest.Passphrase)))
+	if by == "passkey" {
+		gesture = `(async () => { const c = await post('/challenge', {decision}), passkey = await import('/passkey.js'); return {nonce: c.nonce, assertion: await passkey.get(c)}; })()`
+	}
+	named, err := json.Marshal([]wire.CardNamed{{ApprovalID: card.ApprovalID, CardDigest: card.CardDigest}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return eval[float64](tb, fmt.Sprintf(`(async () => {
+		const began = performance.timeOrigin + performance.now(), decision = {cards: %s, choice: 'once'};
+		const post = async (path, body) => { const r = await fetch(path, {method: 'POST', body: JSON.stringify(body),
+			headers: {Authorization: 'Bearer %s', 'Content-Type': 'application/json'}}); if (!r.ok) throw new Error(await r.text()); return r.json(); };
+		await post('/decide', {...decision, gesture: await %s});
+		return began; })()`, named, token, gesture))
+}
+
+// BenchmarkBesideManySessions: a request of the page while 200 sessions live, of
+// which the console looks whether the browser belongs to one.
+func BenchmarkBesideManySessions(b *testing.B) {
+	s := start(b, teamAccess)
+	for range 4 {
+		s.outsideAgent("sessions:50")
+	}
+	for end := time.Now().Add(yetttest.Patience); s.sessions() < 200; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			b.Fatalf("%d sessions live", s.sessions())
+		}
+	}
 	page := s.open(s.url(""))
 	token := page.token()
 	var took []time.Duration
-	for n := 0; b.Loop(); n++ {
-		answered := make(chan struct{})
-		request := agent.Next(map[string]any{"capability": "http:demo.each", "wait_ms": 30_000,
-			"action": map[string]any{"method": "GET", "path": fmt.Sprintf("/each/%d", n)}})
-		go func() { defer close(answered); agent.Call(wire.MethodActionRequest, request) }()
-		card := s.WaitCard()
-		a := page.fetch("/decide", token, map[string]any{"cards": []wire.CardNamed{{ApprovalID: card.ApprovalID, CardDigest: card.CardDigest}},
-			"choice": "once", "gesture": map[string]any{"phrase": []byte(yetttest.Passphrase)}})
-		if a.Status != 200 {
-			b.Fatalf("%d %s", a.Status, a.Body)
-		}
-		began := eval[float64](page, `performance.getEntriesByType('resource').filter((e) => e.name.endsWith('/decide')).at(-1).startTime + performance.timeOrigin`)
-		took = append(took, (<-arrived).Sub(time.UnixMicro(int64(began*1000))))
-		<-answered
+	for b.Loop() {
+		ms := eval[float64](page, fmt.Sprintf(`(async () => { const began = performance.now(); const r = await fetch('/view/waiting', {headers: {Authorization: 'Bearer %s'}}); await r.text();
+			return performance.now() - began; })()`, token))
+		took = append(took, time.Duration(ms*float64(time.Millisecond)))
 	}
 	report(b, took)
+}
+
+func (s *site) sessions() int {
+	s.t.Helper()
+	var st wire.Status
+	s.RunPlain("status", "--json").JSON(s.t, &st)
+	return st.Sessions
 }
 
 // BenchmarkTenThousandActivities: what the broker has resident after the view of

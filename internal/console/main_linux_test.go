@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -76,12 +77,30 @@ func playAgent(home, asks string) error {
 	if err != nil {
 		return err
 	}
+	if n, ok := strings.CutPrefix(asks, "sessions:"); ok {
+		return openMany(ctx, loc, n)
+	}
 	if many, ok := strings.CutPrefix(asks, "many:"); ok {
 		return askMany(ctx, conn, strings.Split(many, ","))
 	}
 	_, err = conn.OpenSession(ctx, strings.Split(asks, ","), os.Getenv("CONSOLE_PURPOSE"))
 	return err
 }
+
+// openMany opens sessions that ask for nothing, and leaves them open.
+func openMany(ctx context.Context, loc endpoint.Location, number string) error {
+	n, err := strconv.Atoi(number)
+	for i := 0; err == nil && i < n; i++ {
+		var conn *client.Conn
+		if conn, err = client.DialLocation(ctx, loc, client.Options{Program: "claude-code"}); err == nil {
+			_, err = conn.OpenSession(ctx, nil, "")
+			kept = append(kept, conn)
+		}
+	}
+	return err
+}
+
+var kept []*client.Conn // for as long as the agent lives
 
 // askMany files a hundred cards, each for other capabilities.
 func askMany(ctx context.Context, conn *client.Conn, names []string) error {

@@ -206,6 +206,9 @@ func TestEveryView(t *testing.T) {
 	page.look("activity")
 	page.click(`a[href^="#operation/"]`)
 	page.wait(`document.querySelector('[data-view=operation]')`)
+	if sent := page.text("main"); !strings.Contains(sent, `{"invoice":"in_0042","amount":1900,"reason":"duplicate"}`) {
+		t.Errorf("what the operation sends does not stand there:\n%s", sent)
+	}
 	page.look("operation")
 	page.view(s, "access", "")
 	page.look("access")
