@@ -70,6 +70,8 @@ func (a *app) testAccess(c *cobra.Command, request wire.AccessTest) error {
 	switch {
 	case !r.Allowed && a.json:
 		return reported{exitRefused}
+	case r.Code == wire.ReasonCapabilityUnknown:
+		return wire.Errorf(r.Code, "There is no capability %s.", printable(request.Capability)).Then("List them: yett access list.")
 	case !r.Allowed:
 		return &wire.Error{Code: r.Code, Message: "It lies outside: " + r.Message + ".", NextStep: "yett access list shows what each capability allows."}
 	case a.json:

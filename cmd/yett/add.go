@@ -221,7 +221,8 @@ func (a *app) dialUp(ctx context.Context) (*client.Conn, error) {
 	var fail *wire.Error
 	if errors.As(err, &fail) && (fail.Code == wire.CodeUnavailable || fail.Code == wire.CodeLocked) {
 		e := *fail
-		e.NextStep = "Start and unlock it: yett up."
+		loc, _ := a.location() // it was found before
+		e.NextStep = "Start and unlock it: yett up" + homeFlag(loc) + "."
 		return nil, &e
 	}
 	return conn, err

@@ -85,21 +85,24 @@ func (a *app) logKey(given string) (string, error) {
 }
 
 func noHead(err error) error {
-	e := wire.Errorf(wire.CodeBadRequest, "There is no signed head here: %s.", printable(err.Error()))
+	why := ": " + printable(err.Error())
 	if errors.Is(err, fs.ErrNotExist) {
-		e.Message = "There is no signed head here yet."
+		why = " yet"
 	}
-	e.NextStep = "The broker signs one when it is unlocked: yett unlock."
-	return e
+	return wire.Errorf(wire.CodeBadRequest, "There is no signed head here%s.", why).
+		Then("The broker signs one when it is unlocked: yett up.")
 }
 
 // auditFailed says what a check found. It exits 1, as verify does.
 func auditFailed(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
+	next := "See what else was changed: yett audit verify --rows."
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return noHead(err)
+	case errors.Is(err, ledger.ErrNoRow):
+		next = "yett activity shows the numbers of rows; the newest is under a head within a second."
 	}
-	return wire.Errorf(wire.CodeBadRequest, "%s", sentence(printable(err.Error()))).
-		Then("See what else was changed: yett audit verify --rows.")
+	return wire.Errorf(wire.CodeBadRequest, "%s", sentence(printable(err.Error()))).Then(next)
 }
 
 func newAuditProve(a *app) *cobra.Command {

@@ -77,7 +77,7 @@ func (a *app) setSecret(ctx context.Context, conn *client.Conn, method, name str
 	}
 	defer clear(value)
 	if err := vault.CheckValue(access.KindSSHKey, value); err != nil { // what holds for every kind
-		return wire.Errorf(wire.CodeBadRequest, "%v; nothing was changed.", err).
+		return wire.Errorf(wire.CodeBadRequest, "The value cannot be used: %v; nothing was changed.", err).
 			Then("Check that the whole value was given.")
 	}
 	if err := a.prove(ctx, conn, method, wire.SecretSet{Name: name, Value: value}, nil); err != nil {

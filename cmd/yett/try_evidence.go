@@ -21,7 +21,6 @@ type search struct {
 
 	mu        sync.Mutex
 	leaks     []string
-	agent     int // bytes that the agent received
 	printed   int // bytes that processes printed
 	files     map[string]bool
 	processes map[demo.Process]bool

@@ -54,7 +54,8 @@ func (o *operator) acknowledge(r wire.Acknowledge) (any, *wire.Error) {
 	}
 	found := b.Ledger.Quarantined()
 	if found == nil {
-		return nil, wire.Errorf(wire.CodeBadRequest, "There is nothing to acknowledge: the ledger was not found changed.")
+		return nil, wire.Errorf(wire.CodeBadRequest, "There is nothing to acknowledge: the ledger was not found changed.").
+			Then("Nothing needs to be done. yett audit verify looks at it again.")
 	}
 	b.heading.Lock()
 	defer b.heading.Unlock()

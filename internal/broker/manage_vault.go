@@ -156,7 +156,8 @@ func (o *operator) lock() (any, *wire.Error) {
 
 // vaultFailed turns an error of the vault into an answer.
 func (o *operator) vaultFailed(doing string, err error) *wire.Error {
-	e := wire.Errorf(wire.CodeBadRequest, "%v.", err)
+	said := err.Error()
+	e := wire.Errorf(wire.CodeBadRequest, "%s%s.", strings.ToUpper(said[:1]), said[1:])
 	switch {
 	case errors.Is(err, vault.ErrLocked):
 		return wire.NewError(wire.CodeLocked)

@@ -205,12 +205,6 @@ func (h *host) await(id string) reply {
 	}
 }
 
-func (h *host) count() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.lines)
-}
-
 // awaitExit returns the exit code and how long it took.
 func (h *host) awaitExit() (int, time.Duration) {
 	h.t.Helper()

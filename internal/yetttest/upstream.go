@@ -15,7 +15,6 @@ type Upstream struct {
 	mu   sync.Mutex
 	seen []string // "METHOD path"
 	auth []string
-	gate chan struct{}
 }
 
 // StartUpstream starts an upstream that wants a bearer token and answers with
