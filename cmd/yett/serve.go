@@ -34,6 +34,7 @@ const lockAfter = time.Hour
 func newServe(a *app) *cobra.Command {
 	unused, onSuspend, onScreen := lockAfter, true, false
 	var page consoleFlags
+	var kept keptBodies
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the resident broker",
@@ -51,15 +52,19 @@ func newServe(a *app) *cobra.Command {
 			if onScreen && !suspend.CanNoticeScreen() {
 				return usageError{errors.New("--lock-on-screen-lock is for macOS: a locked screen is not noticed on this system")}
 			}
+			if err := kept.check(); err != nil {
+				return err
+			}
 			if err := page.check(c); err != nil {
 				return err
 			}
-			return a.serve(c.Context(), unused, lockOn{onSuspend, onScreen}, page)
+			return a.serve(c.Context(), unused, lockOn{onSuspend, onScreen}, kept, page)
 		},
 	}
 	c.Flags().DurationVar(&unused, "lock-after", lockAfter, "lock after this time without use; 0 is never")
 	c.Flags().BoolVar(&onSuspend, "lock-on-suspend", true, "lock before the machine sleeps")
 	c.Flags().BoolVar(&onScreen, "lock-on-screen-lock", false, "lock when the screen is locked (macOS)")
+	kept.add(c)
 	page.add(c)
 	return c
 }
@@ -67,7 +72,7 @@ func newServe(a *app) *cobra.Command {
 // lockOn is what locks Yett beside a command and time.
 type lockOn struct{ suspend, screen bool }
 
-func (a *app) serve(ctx context.Context, unused time.Duration, lock lockOn, page consoleFlags) error {
+func (a *app) serve(ctx context.Context, unused time.Duration, lock lockOn, keep keptBodies, page consoleFlags) error {
 	loc, err := a.location()
 	if err != nil {
 		return err
@@ -101,7 +106,7 @@ func (a *app) serve(ctx context.Context, unused time.Duration, lock lockOn, page
 		return err
 	}
 	defer l.Close()
-	kept, err := bodies.Open(loc.Home, bodies.Options{})
+	kept, err := bodies.Open(loc.Home, keep.options())
 	if err != nil {
 		return bodiesUnusable(loc, err)
 	}

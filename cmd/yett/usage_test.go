@@ -56,6 +56,10 @@ func TestWrongCalls(t *testing.T) {
 		{"completion tcsh", `one of bash, zsh, fish, and not "tcsh"`, "yett completion SHELL"},
 		{"connect zed --print --remove", "--print and --remove exclude each other", "yett connect [CLIENT]"},
 		{"access test", "CAPABILITY and COMMAND are missing", "yett access test CAPABILITY METHOD PATH, or yett access test CAPABILITY COMMAND"},
+		{"serve --keep-bodies 59m", "--keep-bodies is a time from 1h to 2160h", "yett serve"},
+		{"serve --keep-bodies 2161h", "--keep-bodies is a time from 1h to 2160h", "yett serve"},
+		{"serve --keep-bodies-mib 127", "--keep-bodies-mib is a number from 128 to 1048576", "yett serve"},
+		{"serve --keep-bodies-mib 1048577", "--keep-bodies-mib is a number from 128 to 1048576", "yett serve"},
 		{"receipt", "N is missing", "yett receipt N"},
 		{"--home", "--home needs a value", "yett --help"},
 	} {
