@@ -78,8 +78,10 @@ func (a *app) scan(ctx context.Context, name string, port int, files []string) e
 		return err
 	}
 	if len(host.Jump) > 0 {
-		return wire.Errorf(wire.CodeBadRequest, "%s is reached over %s, and is not asked from here.", host.Name, strings.Join(host.Jump, ", ")).
-			Then("Ask on the jump host: ssh-keyscan " + host.Address.Host)
+		// Going through it takes the key of the jump host, which signs in the broker
+		// and there for granted actions alone.
+		return wire.Errorf(wire.CodeBadRequest, "%s is reached over %s, and the key for that signs for granted actions only: its keys are not asked for from here.", host.Name, strings.Join(host.Jump, ", ")).
+			Then(fmt.Sprintf("Ask on the jump host, ssh-keyscan -p %d %s, and compare with what the host's administrator says.", host.Address.Port, host.Address.Host))
 	}
 	address := host.Address.String()
 	shown, err := scanHostKeys(ctx, address)
