@@ -101,7 +101,7 @@ func (tb *tab) decides(b *testing.B, token, by string, card wire.Approval) float
 func BenchmarkBesideManySessions(b *testing.B) {
 	s := start(b, teamAccess)
 	for range 4 {
-		s.outsideAgent("sessions:50")
+		s.outsideAgent("sessions:49")
 	}
 	for end := time.Now().Add(yetttest.Patience); s.sessions() < 200; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(end) {

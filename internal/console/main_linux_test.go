@@ -78,7 +78,10 @@ func playAgent(home, asks string) error {
 		return err
 	}
 	if n, ok := strings.CutPrefix(asks, "sessions:"); ok {
-		return openMany(ctx, loc, n)
+		if err := openMany(ctx, loc, n); err != nil {
+			return err
+		}
+		asks = "http:billing.read"
 	}
 	if many, ok := strings.CutPrefix(asks, "many:"); ok {
 		return askMany(ctx, conn, strings.Split(many, ","))
@@ -87,7 +90,7 @@ func playAgent(home, asks string) error {
 	return err
 }
 
-// openMany opens sessions that ask for nothing, and leaves them open.
+// openMany opens sessions that ask for nothing, beside the one of the agent.
 func openMany(ctx context.Context, loc endpoint.Location, number string) error {
 	n, err := strconv.Atoi(number)
 	for i := 0; err == nil && i < n; i++ {
