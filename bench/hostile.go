@@ -126,15 +126,15 @@ func callHostile(s *client.Session, name string) error {
 // session for each kind of call.
 func (b *bench) openHostileSessions(h *hostile) (map[string]*client.Session, error) {
 	file := filepath.Join(b.dir, "hostile.toml")
-	text := fmt.Sprintf("[credential.up]\nkind = \"bearer\"\norigin = %q\n\n[credential.hostile]\nkind = \"bearer\"\norigin = %q\n\n[credential.key]\nkind = \"ssh-key\"\n\n"+
-		"[host.hostile]\naddress = %q\nuser = \"bench\"\nkey = \"key\"\nhost_keys = [%q]\n\n"+
+	text := fmt.Sprintf("[credential.up]\nkind = \"bearer\"\norigin = %q\n\n[credential.hostile]\nkind = \"bearer\"\norigin = %q\n\n[credential.flooder]\nkind = \"ssh-key\"\n\n"+
+		"[host.hostile]\naddress = %q\nuser = \"bench\"\nkey = \"flooder\"\nhost_keys = [%q]\n\n"+
 		"[capability.\"http:up.read\"]\ncredential = \"up\"\nmethods = [\"GET\"]\npaths = [\"/v1/**\"]\n\n"+
 		"[capability.\"http:hostile.read\"]\ncredential = \"hostile\"\nmethods = [\"GET\"]\npaths = [\"/v1/**\"]\n\n"+
 		"[capability.\"ssh:hostile.run\"]\nhost = \"hostile\"\ncommands = [\"flood\"]\nrepeat = true\n", b.url, h.URL, h.SSH, h.Key)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	for _, c := range [][]string{{"", "apply", file}, {"a-token-for-measuring", "secret", "set", "hostile"}, {h.Client, "secret", "set", "key"}} {
+	for _, c := range [][]string{{"", "apply", file}, {"a-token-for-measuring", "secret", "set", "hostile"}, {h.Client, "secret", "set", "flooder"}} {
 		if _, err := b.yett(c[0], c[1:]...); err != nil {
 			return nil, err
 		}

@@ -178,6 +178,7 @@ func (c *httpCase) broker(s *client.Session) error {
 // openHTTPSession applies capabilities for both upstreams and is granted them.
 func (b *bench) openHTTPSession(up *httpUpstream) (*client.Session, error) {
 	text := fmt.Sprintf("[credential.up]\nkind = \"bearer\"\norigin = %q\n\n[credential.tls]\nkind = \"bearer\"\norigin = %q\nca = '''\n%s'''\n", b.url, up.url, up.ca)
+	text += "\n[capability.\"http:up.read\"]\ncredential = \"up\"\nmethods = [\"GET\"]\npaths = [\"/v1/**\"]\n" // other parts were granted it
 	for _, name := range []string{"up", "tls"} {
 		text += fmt.Sprintf("\n[capability.\"http:%s.all\"]\ncredential = %q\nmethods = [\"GET\", \"POST\"]\npaths = [\"/v1/**\"]\n", name, name)
 	}
