@@ -181,16 +181,23 @@ func TestALostConnectionDecidesNothing(t *testing.T) {
 	page.wait(`document.querySelector('[data-empty]:not([hidden])')`)
 }
 
-// TestAHangingBroker: a broker that is there and says nothing is noticed too.
+// TestAHangingBroker: a broker that is there and says nothing is noticed too, and
+// what changed while the page heard nothing is seen when it hears again.
 func TestAHangingBroker(t *testing.T) {
 	t.Parallel()
 	s := start(t, teamAccess)
+	agent := s.Open()
+	agent.OpenSession("http:github.issues")
 	page := s.openProven()
+	page.wait(`document.querySelector('.card')`)
+	eval[bool](page, `(window.real = fetch, window.fetch = (path, options) => path === '/events' ? Promise.reject(new Error('cut off')) : real(path, options), true)`)
 	syscall.Kill(s.PID(), syscall.SIGSTOP)
 	defer syscall.Kill(s.PID(), syscall.SIGCONT)
 	page.wait(`!document.querySelector('#lost').hidden`)
 	syscall.Kill(s.PID(), syscall.SIGCONT)
-	page.wait(`document.querySelector('#lost').hidden`)
+	s.RunPlain("deny", agent.Session.Pending.ApprovalID)
+	eval[bool](page, `(window.fetch = real, true)`)
+	page.wait(`document.querySelector('#lost').hidden && document.querySelector('.cards li.gone') && document.querySelector('.card.gone')`)
 }
 
 // TestLockingEmptiesThePage: after a lock nothing that was shown stands there.

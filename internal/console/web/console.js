@@ -78,9 +78,9 @@ import * as passkey from './passkey.js';
     guard();
   }
   function heard(n) {
-    const before = news;
+    const before = news, back = lost; // what changed while nothing was heard was told to nobody
     news = n;
-    if (lost) connection(false);
+    if (back) connection(false);
     const state = $('#state');
     state.textContent = n.state === 'locked' && n.paused ? 'locked, ' + n.paused + ' paused' : n.state;
     state.className = 'pill ' + n.state;
@@ -94,7 +94,7 @@ import * as passkey from './passkey.js';
     const was = view.dataset.open === 'true';
     if (!before || open !== was || (!open && (n.state !== before.state || n.pending !== before.pending))) return show();
     if (!open) return;
-    if (here() === 'waiting' && n.queue !== before.queue) return refresh();
+    if (here() === 'waiting' && (back || n.queue !== before.queue)) return refresh();
     if (here() === 'sessions' && n.sessions + n.paused !== before.sessions + before.paused) return show();
   }
 
