@@ -55,8 +55,15 @@ func power(t *testing.T, failure error) *powered {
 	log := slog.New(slog.NewTextHandler(p.log, nil))
 	sleep := func() {
 		goOn := make(chan struct{})
-		p.before <- func() { close(goOn) }
-		<-goOn
+		select {
+		case p.before <- func() { close(goOn) }:
+		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-goOn:
+		case <-ctx.Done():
+		}
 	}
 	w := &powerWatcher{watcher: newWatcher(Options{Log: log, Sleep: sleep}), system: p.mac}
 	w.clock = func() time.Duration { return <-p.slept }
@@ -79,6 +86,18 @@ func (p *powered) say(sleeping bool) (allowed chan struct{}) {
 	return allowed
 }
 
+// paused waits until the watcher has it paused, and returns what ends that.
+func (p *powered) paused() (goOn func()) {
+	p.t.Helper()
+	select {
+	case goOn := <-p.before:
+		return goOn
+	case <-time.After(event):
+		p.t.Fatalf("nothing was paused; log:\n%s", p.log)
+		return nil
+	}
+}
+
 func (p *powered) look(slept time.Duration) {
 	p.slept <- slept
 	p.tick <- time.Time{}
@@ -87,7 +106,7 @@ func (p *powered) look(slept time.Duration) {
 func TestMacSleepsOnlyAfterThePause(t *testing.T) {
 	p := power(t, nil)
 	allowed := p.say(true)
-	goOn := <-p.before
+	goOn := p.paused()
 	select {
 	case <-allowed:
 		t.Fatal("the machine may sleep before the broker has paused")
@@ -100,7 +119,7 @@ func TestMacSleepsOnlyAfterThePause(t *testing.T) {
 	<-p.say(false)
 	p.look(time.Hour)
 	p.look(2 * time.Hour) // and here is one that nobody announced
-	(<-p.before)()
+	p.paused()()
 	if text := p.log.String(); strings.Count(text, "about to sleep") != 1 || strings.Count(text, "nobody announced it") != 1 {
 		t.Errorf("the log:\n%s", text)
 	}
@@ -109,7 +128,7 @@ func TestMacSleepsOnlyAfterThePause(t *testing.T) {
 func TestMacWithoutNoticesIsNoticedByTheClocks(t *testing.T) {
 	p := power(t, errors.New("IORegisterForSystemPower: no port"))
 	p.look(time.Hour)
-	(<-p.before)()
+	p.paused()()
 	if text := p.log.String(); !strings.Contains(text, "noticed only afterwards") || !strings.Contains(text, "no port") {
 		t.Errorf("the log:\n%s", text)
 	}
@@ -119,7 +138,7 @@ func TestMacWithoutNoticesIsNoticedByTheClocks(t *testing.T) {
 func TestMacIsNotHeldUpAtTheEnd(t *testing.T) {
 	p := power(t, nil)
 	first := p.say(true)
-	goOn := <-p.before
+	goOn := p.paused()
 	second := p.say(true)
 	p.cancel()
 	goOn()
