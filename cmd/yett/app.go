@@ -18,7 +18,8 @@ import (
 // app is what the subcommands share: the standard streams, the global flags,
 // and a passphrase for as long as the command runs.
 type app struct {
-	stdin, stdout, stderr *os.File
+	stdin, stderr *os.File
+	stdout        *output
 
 	home   string
 	json   bool

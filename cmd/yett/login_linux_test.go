@@ -127,7 +127,7 @@ func (h *macHome) run(args ...string) (string, int) {
 		h.t.Fatal(err)
 	}
 	defer null.Close()
-	a := &app{stdin: null, stdout: out, stderr: out, passFD: -1, passphrase: []byte(macPhrase), keys: h.keys, login: openLogin}
+	a := &app{stdin: null, stdout: &output{File: out}, stderr: out, passFD: -1, passphrase: []byte(macPhrase), keys: h.keys, login: openLogin}
 	if h.mac != nil {
 		a.login = h.mac.login
 	}

@@ -30,14 +30,17 @@ func run(args []string, stdin, stdout, stderr *os.File) int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	defer stop()
-	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, passFD: -1, login: openLogin}
+	a := &app{stdin: stdin, stdout: &output{File: stdout}, stderr: stderr, passFD: -1, login: openLogin}
 	defer a.wipe()
 	root := newRoot(a)
 	root.SetArgs(args)
 	root.SetIn(stdin)
-	root.SetOut(stdout)
+	root.SetOut(a.stdout)
 	root.SetErr(stderr)
 	command, err := root.ExecuteContextC(ctx)
+	if err == nil {
+		err = a.stdout.lost()
+	}
 	return a.finish(command, args, err)
 }
 

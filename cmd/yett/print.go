@@ -5,11 +5,41 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"text/tabwriter"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/yett-broker/yett/internal/wire"
 )
+
+// output is standard output. It keeps the first failure of a write, so that a
+// command whose output was cut short does not end as if it had been read.
+type output struct {
+	*os.File
+	failed error
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.File.Write(b)
+	if err != nil && o.failed == nil {
+		o.failed = err
+	}
+	return n, err
+}
+
+// WriteString is there because os.File has one, which would not pass through Write.
+func (o *output) WriteString(s string) (int, error) { return o.Write([]byte(s)) }
+
+// lost is the failure to print the output, if there was one.
+func (o *output) lost() error {
+	if o.failed == nil {
+		return nil
+	}
+	return wire.Errorf(wire.CodeInternal, "The output could not be written: %v.", o.failed).
+		Then("What the command did is done. Make room, or send the output elsewhere, before it is run again.")
+}
 
 // result prints what a command did: a value for --json, a line for a person.
 func (a *app) result(value any, format string, args ...any) error {

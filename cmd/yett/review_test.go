@@ -71,7 +71,7 @@ func TestA6_MissingCell(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &app{stdout: out, stderr: out, json: true}
+	a := &app{stdout: &output{File: out}, stderr: out, json: true}
 	prints := func(m matrix) bool { return a.printMatrix(m) == nil }
 	if !prints(whole) {
 		t.Fatal("the whole matrix is refused")

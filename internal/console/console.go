@@ -164,9 +164,6 @@ func Listen(c Config) (*Console, error) {
 	return s, nil
 }
 
-// URL is where the page is. It gives nobody any authority.
-func (c *Console) URL() string { return c.origin + "/" }
-
 // Serve answers until Close. It returns when both listeners have ended.
 func (c *Console) Serve() error {
 	failed := make(chan error, len(c.listeners))

@@ -111,12 +111,6 @@ func (c *Console) closePage(w http.ResponseWriter, r *http.Request) {
 	answer(w, http.StatusOK, wire.Empty{})
 }
 
-// shownCard names a card by what was shown of it.
-type shownCard struct {
-	ApprovalID string `json:"approval_id"`
-	CardDigest string `json:"card_digest"`
-}
-
 // gesture is what proves one act: a passphrase, or a passkey's answer to the
 // challenge that this page was given. A click proves only what the broker says
 // it may.
