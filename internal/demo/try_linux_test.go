@@ -244,7 +244,7 @@ func TestTry_PersonApprovesOnTheTerminal(t *testing.T) {
 		a, s := onTerminal(t, as)
 		s.wait(t, "Yett passphrase: ")
 		s.write(t, "not the passphrase\n")
-		s.wait(t, "Once more")
+		s.wait(t, "That is not the passphrase.")
 		s.wait(t, "Yett passphrase: ")
 		s.write(t, s.between("scratch vault is:", "\n")+"\n")
 		s.wait(t, "Type yes: ")

@@ -59,7 +59,7 @@ func TestBadInputInit(t *testing.T) {
 	}
 	other := &Broker{T: t, Home: filepath.Join(t.TempDir(), "h"), log: &buffer{}}
 	wantRefusal(t, other.RunWith("", "short", "init", "--json"), 1, wire.CodeBadRequest)
-	wantRefusal(t, other.RunPlain("serve", "--json"), 1, wire.CodeInternal)
+	wantRefusal(t, other.RunPlain("serve", "--json"), 1, wire.CodeBadRequest)
 }
 
 func TestBadInputDamagedVault(t *testing.T) {
@@ -174,7 +174,7 @@ func TestBadInputTwoBrokers(t *testing.T) {
 	up := StartUpstream(t, canary)
 	b := Start(t, up.Access(), "demo", canary)
 	c := b.Granted("http:demo.read")
-	msg := wantRefusal(t, b.RunPlain("serve", "--json"), 1, wire.CodeInternal)
+	msg := wantRefusal(t, b.RunPlain("serve", "--json"), 1, wire.CodeBadRequest)
 	if !strings.Contains(msg, "running already") {
 		t.Errorf("the message does not say who is there: %s", msg)
 	}

@@ -70,10 +70,12 @@ func activate(path string, command []string) error {
 	return nil
 }
 
-// manager is a socket on which the broker says how it is.
+// manager hears how the broker is. It reads all the time, as a service manager
+// does: the socket holds ten messages only, and the broker soon gives up on one
+// that it cannot send.
 type manager struct {
-	t    testing.TB
-	conn *net.UnixConn
+	t     testing.TB
+	heard chan string
 }
 
 func listenAsManager(t testing.TB) (*manager, string) {
@@ -82,21 +84,35 @@ func listenAsManager(t testing.TB) (*manager, string) {
 	c, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: path})
 	must(t, err)
 	t.Cleanup(func() { c.Close() })
-	return &manager{t, c}, path
+	m := &manager{t, make(chan string, 10_000)}
+	go func() {
+		defer close(m.heard)
+		for b := make([]byte, 4096); ; {
+			n, err := c.Read(b)
+			if err != nil {
+				return
+			}
+			m.heard <- string(b[:n])
+		}
+	}()
+	return m, path
 }
 
 // until waits for a message with a part in it.
 func (m *manager) until(part string) string {
 	m.t.Helper()
-	m.conn.SetReadDeadline(time.Now().Add(Patience))
-	b := make([]byte, 4096)
+	late := time.After(Patience)
 	for {
-		n, err := m.conn.Read(b)
-		if err != nil {
-			m.t.Fatalf("the manager was not told %q: %v", part, err)
-		}
-		if strings.Contains(string(b[:n]), part) {
-			return string(b[:n])
+		select {
+		case said, open := <-m.heard:
+			if !open {
+				m.t.Fatalf("the manager no longer listens for %q", part)
+			}
+			if strings.Contains(said, part) {
+				return said
+			}
+		case <-late:
+			m.t.Fatalf("the manager was not told %q", part)
 		}
 	}
 }

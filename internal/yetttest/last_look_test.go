@@ -46,7 +46,7 @@ func TestE5_RevokedWhileTheIntentIsWritten(t *testing.T) {
 
 func revokedInTheMiddle(t *testing.T, b *Broker) (op Operation, last string, met bool) {
 	c := b.Granted("http:demo.write")
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(b.Home, "ledger.db"))
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(b.Home, "ledger.db")+"?_pragma=busy_timeout(10000)")
 	must(t, err)
 	defer db.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)

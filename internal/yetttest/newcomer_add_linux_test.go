@@ -434,7 +434,7 @@ func TestAccessTest(t *testing.T) {
 		{3, "path", []string{"http:demo.read", "GET", "/v2/x"}},
 		{3, "access_token", []string{"http:demo.read", "GET", "/v1/x", "--query", "access_token=1"}},
 		{3, "may not be set", []string{"http:demo.read", "GET", "/v1/x", "--header", "Host: evil"}},
-		{3, "no such capability", []string{"http:nothing", "GET", "/v1/x"}},
+		{3, "There is no capability http:nothing", []string{"http:nothing", "GET", "/v1/x"}},
 	} {
 		wantExit(t, b.RunPlain(append([]string{"access", "test"}, c.args...)...), c.exit, c.says)
 		r := b.RunPlain(append([]string{"access", "test", "--json"}, c.args...)...)
