@@ -71,7 +71,7 @@ func TestF1_NothingToAskFor(t *testing.T) {
 		"secret list":        "No credential is declared: yett add PRESET",
 		"access list":        "Nothing is applied: yett add PRESET",
 		"secret set none":    "none waits for no value",
-		"secret remove none": "the access file declares no credential of this name",
+		"secret remove none": "The access file declares no credential of this name",
 	} {
 		p := b.typing(t, strings.Fields(command)...)
 		code := 0
