@@ -127,7 +127,8 @@ func TestE5_WhatTheKernelHoldsIsDropped(t *testing.T) {
 			if <-whole {
 				t.Error("the whole request arrived")
 			}
-			if late := s.read.Load() - before; late > 128<<10 {
+			// What had arrived is read still: some packets of up to 64 KiB, on loopback.
+			if late := s.read.Load() - before; late > 256<<10 {
 				t.Errorf("%d bytes arrived after the end", late)
 			}
 		})
