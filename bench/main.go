@@ -40,6 +40,7 @@ func run() int {
 	hostileOnly := flag.Bool("hostile", false, "measure what hostile servers cost other sessions only")
 	lifeOnly := flag.Bool("life", false, "measure the life of sessions only")
 	getOnly := flag.Bool("get", false, "measure brokered GETs, one by one and at once, only")
+	costOnly := flag.Bool("cost", false, "measure the processor time of brokered GETs only")
 	ledgerOnly := flag.Bool("ledger", false, "measure the ledger, and brokered GETs at once, only")
 	httpOnly := flag.Bool("http", false, "measure kinds of HTTP requests only")
 	resultsOnly := flag.Bool("results", false, "measure large results only")
@@ -62,7 +63,7 @@ func run() int {
 	b, err := newBench()
 	if err == nil {
 		defer b.close()
-		all := !*hostileOnly && !*lifeOnly && !*ledgerOnly && !*resultsOnly && !*httpOnly && !*sshOnly && !*getOnly
+		all := !*hostileOnly && !*lifeOnly && !*ledgerOnly && !*resultsOnly && !*httpOnly && !*sshOnly && !*getOnly && !*costOnly
 		if all || *getOnly {
 			err = b.measure(*rounds, *calls, *spawns)
 		}
@@ -74,6 +75,9 @@ func run() int {
 		}
 		if err == nil && (all || *ledgerOnly || *getOnly) {
 			err = b.measureConcurrent(*calls)
+		}
+		if err == nil && (all || *getOnly || *costOnly) {
+			err = b.measureCost(10 * *calls)
 		}
 		if err == nil && (all || *httpOnly) {
 			err = b.measureHTTP(*rounds, *calls/3)
@@ -346,26 +350,9 @@ func (b *bench) getBrokered() error {
 // concurrent returns the rate of brokered GETs in relation to direct ones.
 func (b *bench) concurrent(clients, calls int) (float64, error) {
 	rate := func(call func() error) (float64, error) {
-		var wg sync.WaitGroup
-		failed := make(chan error, clients)
 		begin := time.Now()
-		for range clients {
-			wg.Go(func() {
-				for range calls {
-					if err := call(); err != nil {
-						failed <- err
-						return
-					}
-				}
-			})
-		}
-		wg.Wait()
-		select {
-		case err := <-failed:
-			return 0, err
-		default:
-			return float64(clients*calls) / time.Since(begin).Seconds(), nil
-		}
+		err := together(clients, calls, call)
+		return float64(clients*calls) / time.Since(begin).Seconds(), err
 	}
 	var ratios []float64
 	for range 3 {
@@ -381,6 +368,29 @@ func (b *bench) concurrent(clients, calls int) (float64, error) {
 	}
 	slices.Sort(ratios)
 	return ratios[len(ratios)/2], nil
+}
+
+// together makes calls one after the other, in each of several clients at once.
+func together(clients, calls int, call func() error) error {
+	var wg sync.WaitGroup
+	failed := make(chan error, clients)
+	for range clients {
+		wg.Go(func() {
+			for range calls {
+				if err := call(); err != nil {
+					failed <- err
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	select {
+	case err := <-failed:
+		return err
+	default:
+		return nil
+	}
 }
 
 const initialize = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}` + "\n"
