@@ -198,7 +198,7 @@ func (ch *channel) granted(s *session.Session) func(string) bool {
 // newOperation decodes the action by the kind of its capability. What cannot
 // be decoded is a refusal; the operation is then only a name for its record.
 func (ch *channel) newOperation(open *unlocked, s *session.Session, m wire.ActionRequest) (*operation, *action.Refusal) {
-	op := &operation{id: action.NewOrderedID("op_", ch.b.Clock.Now()), ch: ch, session: s, subject: subjectKey(s.Caller),
+	op := &operation{id: action.NewOrderedID("op_", ch.b.Clock.Now()), ch: ch, session: s, subject: ch.owner,
 		request: action.Request{Capability: m.Capability}, state: action.Queued, done: make(chan struct{}), parked: make(chan struct{})}
 	op.record = ledger.Operation{ID: op.id, Session: s.ID, Caller: op.subject, State: action.Queued}
 	c, ok := open.policy.Capability(m.Capability)

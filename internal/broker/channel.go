@@ -47,7 +47,9 @@ type channel struct {
 	room    *room  // owned by shares, as is
 	arrival *list.Element
 
-	verified, claimed json.RawMessage // parts of every row of the session; set before it can be used
+	// of the session; set before it can be used
+	verified, claimed json.RawMessage // parts of every row
+	owner             string          // the subjectKey of its caller
 
 	filing  sync.Mutex // held while an operation is queued for its card
 	writing sync.Mutex
@@ -360,7 +362,7 @@ func isSessionMethod(m string) bool {
 func isManagement(m string) bool {
 	area, _, _ := strings.Cut(m, ".")
 	switch area {
-	case "broker", "vault", "secret", "approval", "activity", "ledger", "passkey", "touchid":
+	case "broker", "vault", "secret", "approval", "activity", "ledger", "passkey", "touchid", "host":
 		return true
 	}
 	return m == wire.MethodSessionList || m == wire.MethodSessionPaused || m == wire.MethodSessionRevoke || m == wire.MethodAccessApply || m == wire.MethodAccessShow ||

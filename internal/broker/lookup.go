@@ -12,15 +12,14 @@ import (
 // getOperation answers for an operation of this session, or of an earlier
 // session of the same live process. An approved card takes effect here too.
 func (ch *channel) getOperation(s *session.Session, m wire.OperationGet) (any, *wire.Error) {
-	subject := subjectKey(s.Caller)
-	if op := ch.b.ops.get(m.OperationID); op != nil && op.subject == subject {
+	if op := ch.b.ops.get(m.OperationID); op != nil && op.subject == ch.owner {
 		return ch.awaitDecision(op, m.Sequence, m.WaitMS)
 	}
 	first, ok, err := ch.b.findOperation(m.OperationID)
 	if err != nil {
 		return nil, ch.b.ledgerFailed(err)
 	}
-	if !ok || first.Caller != subject {
+	if !ok || first.Caller != ch.owner {
 		return nil, wire.Errorf(wire.CodeBadRequest, "There is no such operation of this process.").
 			Then("Give the operation_id that an action's result named.")
 	}

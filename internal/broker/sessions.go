@@ -69,7 +69,7 @@ func (ch *channel) begin(s *session.Session, p *access.Policy, wanted []string, 
 	ctx, cancel := context.WithTimeout(context.Background(), ledgerTime)
 	defer cancel()
 	row := sessionRow("session.opened", s)
-	ch.verified, ch.claimed = briefPart(s), marshal(s.Caller.Claims)
+	ch.verified, ch.claimed, ch.owner = briefPart(s), marshal(s.Caller.Claims), subjectKey(s.Caller)
 	ch.keepPurpose(append([]string{""}, wanted...), purpose)
 	row.Claimed = marshal(approval.ClaimedOf(s.Caller, purpose))
 	row.Request = marshal(map[string]any{"capabilities": wanted})
@@ -81,7 +81,7 @@ func (ch *channel) begin(s *session.Session, p *access.Policy, wanted []string, 
 			return fail
 		}
 	}
-	b.sessions.Insert(ch.id, s, subjectKey(s.Caller))
+	b.sessions.Insert(ch.id, s, ch.owner)
 	if b.state() == nil { // locked meanwhile: this session was not there to be ended or paused
 		b.endSession(s, session.Locked)
 	}

@@ -2,6 +2,8 @@ package ledger
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
 	"testing"
 )
 
@@ -66,5 +68,33 @@ func TestTableHashFollowsTheSet(t *testing.T) {
 	}
 	if forward != none {
 		t.Fatal("taken back, something is left")
+	}
+}
+
+// TestTableHashIsLtHash16: sums of 16 bits each, however they lie in words.
+func TestTableHashIsLtHash16(t *testing.T) {
+	var h tableHash
+	var sums [1024]uint16
+	for i, c := range someColumns() {
+		b := stream(c.encode())
+		for k := range sums {
+			if n := binary.BigEndian.Uint16(b[2*k:]); i%3 == 2 {
+				sums[k] -= n
+			} else {
+				sums[k] += n
+			}
+		}
+		if i%3 == 2 {
+			h.remove(c.encode())
+		} else {
+			h.add(c.encode())
+		}
+	}
+	var text []byte
+	for _, n := range sums {
+		text = binary.BigEndian.AppendUint16(text, n)
+	}
+	if h.sum() != sha256.Sum256(text) {
+		t.Error("a sum is not the one of its 16 bits")
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/cipher"
 	"crypto/sha256"
 	"encoding/binary"
+	"sync"
 )
 
 const tableLabel = "yett ledger operation v1\n"
@@ -15,31 +16,54 @@ const tableLabel = "yett ledger operation v1\n"
 // what a random function makes of each operation, here AES-256 in counter mode
 // under the operation's SHA-256. Two sets with one hash are as hard to find as
 // a short vector in a lattice, some 2^200 steps, or a collision of SHA-256.
-type tableHash [1024]uint16
+//
+// Four sums lie in one word, as they stand in the text that is hashed.
+type tableHash [256]uint64
+
+// high has the highest bit of each sum in a word.
+const high = 0x8000_8000_8000_8000
+
+// lanes are words for one call, of which the writer makes some for each action.
+var lanes = sync.Pool{New: func() any { return new([8 * len(tableHash{})]byte) }}
 
 // add and remove take an operation in its canonical form.
-func (h *tableHash) add(form []byte)    { h.mix(form, 1) }
-func (h *tableHash) remove(form []byte) { h.mix(form, 0xffff) }
+func (h *tableHash) add(form []byte) {
+	b := stream(form)
+	defer lanes.Put(b)
+	for i := range h {
+		x, y := h[i], binary.BigEndian.Uint64(b[8*i:])
+		h[i] = (x&^high + y&^high) ^ (x^y)&high // no sum carries into the next
+	}
+}
 
-func (h *tableHash) mix(form []byte, times uint16) {
+func (h *tableHash) remove(form []byte) {
+	b := stream(form)
+	defer lanes.Put(b)
+	for i := range h {
+		x, y := h[i], binary.BigEndian.Uint64(b[8*i:])
+		h[i] = (x | high - y&^high) ^ (x^^y)&high // no sum borrows from the next
+	}
+}
+
+// stream is what the random function makes of an operation.
+func stream(form []byte) *[8 * len(tableHash{})]byte {
 	text := make([]byte, 0, 1024) // on the stack, for what is not longer
 	key := sha256.Sum256(append(append(text, tableLabel...), form...))
 	block, err := aes.NewCipher(key[:])
 	if err != nil {
 		panic(err) // the length of a key is right
 	}
-	var lanes [2 * len(h)]byte
-	cipher.NewCTR(block, make([]byte, aes.BlockSize)).XORKeyStream(lanes[:], lanes[:])
-	for i := range h {
-		h[i] += times * binary.BigEndian.Uint16(lanes[2*i:])
-	}
+	b := lanes.Get().(*[8 * len(tableHash{})]byte)
+	clear(b[:])
+	cipher.NewCTR(block, make([]byte, aes.BlockSize)).XORKeyStream(b[:], b[:])
+	return b
 }
 
 // sum is what rows and epochs carry.
 func (h *tableHash) sum() [sha256.Size]byte {
-	var lanes [2 * len(h)]byte
+	var text [8 * len(h)]byte
 	for i, n := range h {
-		binary.BigEndian.PutUint16(lanes[2*i:], n)
+		binary.BigEndian.PutUint64(text[8*i:], n)
 	}
-	return sha256.Sum256(lanes[:])
+	return sha256.Sum256(text[:])
 }
