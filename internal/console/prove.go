@@ -148,7 +148,9 @@ type decision struct {
 func (d decision) approveAll() wire.ApproveAll {
 	all := wire.ApproveAll{Cards: d.Cards, Choice: d.Choice, Until: d.Until}
 	if d.Choice == approval.ChoiceUntil && d.Until.IsZero() {
-		all.Until = time.Now().Add(time.Duration(d.Minutes) * time.Minute).UTC().Truncate(time.Second)
+		// what is beyond the longest grant stays beyond it: the broker refuses it
+		minutes := min(max(d.Minutes, 0), int(approval.MaxGrant/time.Minute)+1)
+		all.Until = time.Now().Add(time.Duration(minutes) * time.Minute).UTC().Truncate(time.Second)
 	}
 	return all
 }
