@@ -160,13 +160,14 @@ func asUID(uid int) option {
 	}
 }
 
-func withEnv(env ...string) option { return func(c *exec.Cmd) { c.Env = env } }
+func withEnv(env ...string) option { return func(c *exec.Cmd) { c.Env = append(c.Env, env...) } }
 
-// start runs a program of this world with an empty environment.
+// start runs a program of this world with an environment that is empty but for
+// what the race detector is told, which else sleeps a second at each exit.
 func (w *world) start(program, mode string, args []string, options ...option) *child {
 	w.t.Helper()
 	cmd := exec.Command(w.path(program), append([]string{mode}, args...)...)
-	cmd.Env = []string{}
+	cmd.Env = []string{"GORACE=" + os.Getenv("GORACE")}
 	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
 	asUID(w.uid)(cmd)
