@@ -55,12 +55,11 @@ func (b *Broker) nobodyNotices() bool {
 
 // waitCards answers when what waits has changed, or after a while.
 func (o *operator) waitCards(r wire.ApprovalWait) (any, *wire.Error) {
-	wait := time.Duration(r.WaitMS) * time.Millisecond
-	if wait < 0 || wait > maxFollow {
+	if r.WaitMS < 0 || r.WaitMS > maxFollow.Milliseconds() {
 		return nil, wire.Errorf(wire.CodeBadRequest, "wait_ms must lie between 0 and %d.", maxFollow.Milliseconds())
 	}
 	defer o.b.Noticing()()
-	end := time.NewTimer(wait)
+	end := time.NewTimer(time.Duration(r.WaitMS) * time.Millisecond)
 	defer end.Stop()
 	for {
 		changed := o.b.queue.Changed()
