@@ -165,7 +165,7 @@ func startBroker(t *testing.T, home string, answer func(asked) any) *fakeBroker 
 	t.Helper()
 	f := &fakeBroker{t: t, home: home, answer: answer, closed: map[int]bool{}, changed: make(chan struct{})}
 	f.cmd = exec.Command(filepath.Join(programs, "yett"), home)
-	f.cmd.Env = []string{roleVariable + "=broker"}
+	f.cmd.Env = inRole("broker")
 	f.cmd.Stderr = os.Stderr
 	r, w, err := os.Pipe()
 	must(t, err)

@@ -149,7 +149,7 @@ func playHost(args []string) int {
 		return 1
 	}
 	holder := exec.Command(self)
-	holder.Env = []string{roleVariable + "=hold"}
+	holder.Env = inRole("hold")
 	holder.ExtraFiles = []*os.File{inW, outR}
 	if shim.Start() != nil || holder.Start() != nil {
 		return 1
@@ -194,7 +194,7 @@ func killedHost(t *testing.T, b *fakeBroker, home string, n int) (took time.Dura
 	self, err := os.Executable()
 	must(t, err)
 	host := exec.Command(self, shimPath(), "--home", home)
-	host.Env = []string{roleVariable + "=host"}
+	host.Env = inRole("host")
 	out, err := host.StdoutPipe()
 	must(t, err)
 	must(t, host.Start())
@@ -295,7 +295,7 @@ func TestB6_StrangerOnTheSocketEndsTheSession(t *testing.T) {
 	self, err := os.Executable()
 	must(t, err)
 	stranger := exec.Command(self, toolCall(2, "list_access", "{}")+"\n")
-	stranger.Env = []string{roleVariable + "=write"}
+	stranger.Env = inRole("write")
 	stranger.ExtraFiles = []*os.File{ours}
 	must(t, stranger.Run())
 	if r := h.await("1"); !r.Result.IsError {

@@ -67,6 +67,12 @@ func runTests(m *testing.M) int {
 	return m.Run()
 }
 
+// inRole is the environment of the test binary in a role. Without what the race
+// detector is told, the program would sleep a second before it exits.
+func inRole(role string) []string {
+	return []string{roleVariable + "=" + role, "GORACE=" + os.Getenv("GORACE")}
+}
+
 func copyFile(to, from string) error {
 	b, err := os.ReadFile(from)
 	if err != nil {

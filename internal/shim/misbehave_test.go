@@ -59,7 +59,7 @@ func startMisbehaving(t *testing.T) *host {
 	self, err := os.Executable()
 	must(t, err)
 	cmd := exec.Command(self)
-	cmd.Env = []string{roleVariable + "=misbehave"}
+	cmd.Env = inRole("misbehave")
 	return startHost(t, cmd, nil).ready()
 }
 
@@ -110,7 +110,7 @@ func TestB2_SIGTERMLeavesNoHalfLine(t *testing.T) {
 	self, err := os.Executable()
 	must(t, err)
 	cmd := exec.Command(self)
-	cmd.Env = []string{roleVariable + "=misbehave"}
+	cmd.Env = inRole("misbehave")
 	in, err := cmd.StdinPipe()
 	must(t, err)
 	r, w, err := os.Pipe()
@@ -166,7 +166,7 @@ func TestB2_UnreadStderrBlocksNothing(t *testing.T) {
 	self, err := os.Executable()
 	must(t, err)
 	cmd := exec.Command(self)
-	cmd.Env = []string{roleVariable + "=misbehave"}
+	cmd.Env = inRole("misbehave")
 	r, w, err := os.Pipe()
 	must(t, err)
 	defer r.Close()
