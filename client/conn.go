@@ -182,7 +182,7 @@ func (c *Conn) roundTrip(ctx context.Context, method string, build func() any, s
 	case result == nil:
 		return nil
 	}
-	if err := json.Unmarshal(r.result, result); err != nil {
+	if err := wire.DecodeResult(r.result, result); err != nil {
 		return fmt.Errorf("reading the reply to %s: %w", method, err)
 	}
 	return nil

@@ -4,14 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"sync"
 )
 
 // ErrFrameTooLarge is returned by FrameReader.Next for a line over MaxFrame.
 var ErrFrameTooLarge = errors.New("a message is longer than 1 MiB")
 
-// FrameReader splits a stream into lines. It holds at most MaxFrame+1 bytes
-// and allocates only as much as has arrived.
+// FrameReader splits a stream into lines. It holds at most MaxFrame+2 bytes, and
+// a sixteenth of that until as much has arrived.
 type FrameReader struct {
 	r          io.Reader
 	buf        []byte
@@ -20,7 +22,7 @@ type FrameReader struct {
 
 // NewFrameReader returns a reader of the frames of r.
 func NewFrameReader(r io.Reader) *FrameReader {
-	return &FrameReader{r: r, buf: make([]byte, 4096)}
+	return &FrameReader{r: r, buf: make([]byte, smallBuffer)}
 }
 
 // Next returns the next line without its newline, valid until the next call.
@@ -58,13 +60,19 @@ func (f *FrameReader) Next() ([]byte, error) {
 	}
 }
 
+const smallBuffer = 4 << 10
+
+// largeBuffers hold any frame. Those who read large frames one after the other
+// take the same one again, which is quicker than fresh memory.
+var largeBuffers = sync.Pool{New: func() any { return new([MaxFrame + 2]byte) }}
+
 // makeRoom leaves at least one free byte behind end. After a large frame the
 // buffer is given back, so that an idle channel is small.
 func (f *FrameReader) makeRoom() {
-	const small = 4096
 	switch pending := f.end - f.start; {
-	case pending == 0 && len(f.buf) > 16*small:
-		f.buf, f.start, f.end = make([]byte, small), 0, 0
+	case pending == 0 && len(f.buf) == MaxFrame+2:
+		largeBuffers.Put((*[MaxFrame + 2]byte)(f.buf))
+		f.buf, f.start, f.end = make([]byte, smallBuffer), 0, 0
 	case pending == 0:
 		f.start, f.end = 0, 0
 	case f.end < len(f.buf):
@@ -72,10 +80,21 @@ func (f *FrameReader) makeRoom() {
 		copy(f.buf, f.buf[f.start:f.end])
 		f.start, f.end = 0, pending
 	default:
-		grown := make([]byte, min(2*len(f.buf), MaxFrame+2))
-		copy(grown, f.buf[:f.end])
-		f.buf = grown
+		f.grow()
 	}
+}
+
+// grow doubles the buffer, up to a sixteenth of the longest frame, and then takes
+// a large one.
+func (f *FrameReader) grow() {
+	var grown []byte
+	if n := 2 * len(f.buf); n <= MaxFrame/16 {
+		grown = make([]byte, n)
+	} else {
+		grown = largeBuffers.Get().(*[MaxFrame + 2]byte)[:]
+	}
+	copy(grown, f.buf[:f.end])
+	f.buf = grown
 }
 
 // Reply is one response frame. Exactly one of Result and Error is set.
@@ -102,49 +121,84 @@ func (r Reply) Encode() ([]byte, error) {
 	} else if r.Result == nil {
 		out.Result = struct{}{}
 	}
-	b, err := json.Marshal(out)
-	if err != nil {
+	return encodeLine(out)
+}
+
+// encodeLine ends what it encodes with a newline, and copies it once.
+func encodeLine(v any) ([]byte, error) {
+	var line bytes.Buffer
+	if err := json.NewEncoder(&line).Encode(v); err != nil {
 		return nil, err
 	}
-	return append(b, '\n'), nil
+	return line.Bytes(), nil
 }
 
 // EncodeRequest returns the frame of a request with its newline.
 func EncodeRequest(id int64, method string, params any) ([]byte, error) {
-	b, err := json.Marshal(struct {
+	line, err := encodeLine(struct {
 		JSONRPC string `json:"jsonrpc"`
 		ID      int64  `json:"id"`
 		Method  string `json:"method"`
 		Params  any    `json:"params"`
 	}{"2.0", id, method, params})
+	if err == nil && len(line) > MaxFrame+1 {
+		err = ErrFrameTooLarge
+	}
 	if err != nil {
 		return nil, err
 	}
-	if len(b) > MaxFrame {
-		return nil, ErrFrameTooLarge
-	}
-	return append(b, '\n'), nil
+	return line, nil
 }
 
-// DecodeReply decodes a response frame for a client. Members that it does not
-// know are ignored. The id is 0 for a reply to an unreadable request.
+// DecodeReply decodes a response frame for a client, which trusts its broker:
+// members that it does not know are ignored. The id is 0 for a reply to an
+// unreadable request. The result is a copy, for DecodeResult.
 func DecodeReply(frame []byte) (id int64, result json.RawMessage, fail *Error, err error) {
-	var in struct {
-		ID     *int64          `json:"id"`
-		Result json.RawMessage `json:"result"`
-		Error  *rpcError       `json:"error"`
-	}
-	if err := json.Unmarshal(frame, &in); err != nil {
+	top, err := parseReply(frame)
+	if err != nil {
 		return 0, nil, nil, err
 	}
-	if in.ID != nil {
-		id = *in.ID
+	if v, ok := top.member("id"); ok {
+		if err := json.Unmarshal(v.raw, &id); err != nil { // null leaves it 0
+			return 0, nil, nil, err
+		}
 	}
-	if in.Error != nil {
-		return id, nil, in.Error.wire(), nil
+	if v, ok := top.member("error"); ok && v.kind != 'n' {
+		var in rpcError
+		if err := json.Unmarshal(v.raw, &in); err != nil {
+			return 0, nil, nil, err
+		}
+		return id, nil, in.wire(), nil
 	}
-	if in.Result == nil {
+	v, ok := top.member("result")
+	if !ok {
 		return id, nil, nil, errors.New("the reply has neither result nor error")
 	}
-	return id, in.Result, nil, nil
+	return id, bytes.Clone(v.raw), nil, nil
+}
+
+// DecodeResult decodes the result of a reply into what dst points to. A piece of a
+// body has half a mebibyte, which encoding/json would go over four times.
+func DecodeResult(result json.RawMessage, dst any) error {
+	body, ok := dst.(*OperationBodyResult)
+	if !ok {
+		return json.Unmarshal(result, dst)
+	}
+	top, err := parseReply(result)
+	if err != nil {
+		return err
+	}
+	fields := map[string]any{"size": &body.Size, "eof": &body.EOF, "matches": &body.Matches, "next_offset": &body.NextOffset}
+	for _, m := range top.members {
+		switch to := fields[m.name]; {
+		case m.name == "bytes_base64":
+			body.BytesBase64, err = m.base64()
+		case to != nil:
+			err = json.Unmarshal(m.raw, to)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
+		}
+	}
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -197,6 +198,32 @@ var frameSeeds = []string{"", "a", "a\n", "a\nb\n", "\n\n\n", "a\u2028b\n", stri
 
 // FuzzFrames: however the bytes arrive, the lines are the same, and joined
 // again they are the stream.
+// TestDecodeResult: a piece of a body is read as encoding/json would read it.
+func TestDecodeResult(t *testing.T) {
+	for _, in := range []string{
+		`{"bytes_base64":"AAECAw==","size":4,"eof":true}`,
+		`{"bytes_base64":"","size":0,"eof":true,"matches":0}`,
+		`{"bytes_base64":null,"size":9,"eof":false,"matches":3,"next_offset":7}`,
+		`{"bytes_base64":"\u0041AEC\/w==","later":{"size":[5,{"a":1,"A":2}]},"size":4}`,
+		`{"size":1,"bytes_base64":"A"}`, `{"size":"1"}`, `{"bytes_base64":1}`, `[]`, `{`, `{} {}`,
+	} {
+		var got, want OperationBodyResult
+		err, wantErr := DecodeResult([]byte(in), &got), json.Unmarshal([]byte(in), &want)
+		if (err == nil) != (wantErr == nil) || err == nil && !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %+v %v, want %+v %v", in, got, err, want, wantErr)
+		}
+	}
+}
+
+// TestReplyMaySayMore: what the broker wrote is not judged as a request is.
+func TestReplyMaySayMore(t *testing.T) {
+	result := `{"a":1,"A":2,"deep":` + strings.Repeat("[", 99) + strings.Repeat("]", 99) + `}`
+	id, got, fail, err := DecodeReply([]byte(`{"jsonrpc":"2.0","result":` + result + `,"more":0,"More":0,"id":9}`))
+	if id != 9 || string(got) != result || fail != nil || err != nil {
+		t.Fatal(id, string(got), fail, err)
+	}
+}
+
 func FuzzFrames(f *testing.F) {
 	if len(frameSeeds) < 5 {
 		f.Fatal("the corpus is empty")

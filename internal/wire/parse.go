@@ -1,7 +1,11 @@
 package wire
 
 import (
+	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
+	"errors"
+	"math/bits"
 	"strings"
 	"unicode/utf8"
 )
@@ -31,16 +35,28 @@ func (v value) member(name string) (value, bool) {
 }
 
 // text returns the content of a string.
-func (v value) text() string {
+func (v value) text() string { return string(v.content()) }
+
+// content is the content of a string: in the frame, if nothing in it is escaped.
+func (v value) content() []byte {
 	inner := v.raw[1 : len(v.raw)-1]
-	for _, c := range inner {
-		if c == '\\' {
-			var s string
-			json.Unmarshal(v.raw, &s) // the parser has accepted it
-			return s
-		}
+	if plain(inner) == len(inner) {
+		return inner
 	}
-	return string(inner)
+	var s string
+	json.Unmarshal(v.raw, &s) // the parser has accepted it
+	return []byte(s)
+}
+
+// base64 returns the bytes that a string in base64 means, nil for null.
+func (v value) base64() ([]byte, error) {
+	switch v.kind {
+	case 'n':
+		return nil, nil
+	case '"':
+		return base64.StdEncoding.AppendDecode([]byte{}, v.content())
+	}
+	return nil, errors.New("no string")
 }
 
 // holdsNull reports whether a null stands in the value or in what it holds:
@@ -74,7 +90,8 @@ type jsonParser struct {
 	max  Limits
 	fail *Error
 
-	check     bool   // for CheckStrict: keep nothing, go on when ambiguous
+	keep      int    // how deep the members and items are kept that values hold
+	check     bool   // go on when ambiguous
 	ambiguous *Error // what two parsers may read differently
 	halves    int    // surrogates that stand alone
 	ids       int    // members of the top-level object that are named id, in any case
@@ -82,10 +99,25 @@ type jsonParser struct {
 }
 
 func parse(frame []byte) (value, *Error) {
-	p := &jsonParser{in: frame, max: Limits{Depth: MaxDepth, Members: maxMembers}}
+	p := &jsonParser{in: frame, max: Limits{Depth: MaxDepth, Members: maxMembers}, keep: MaxDepth}
 	v := p.whole()
 	if p.fail != nil {
 		return value{}, p.fail
+	}
+	return v, nil
+}
+
+// parseReply reads an object that the broker wrote, of which it keeps the members
+// and not what they hold.
+func parseReply(object []byte) (value, error) {
+	const deepest = 10_000 // as encoding/json has it
+	p := &jsonParser{in: object, max: Limits{Depth: deepest, Members: MaxFrame}, keep: 1, check: true}
+	v := p.whole()
+	if p.fail == nil && v.kind != '{' {
+		p.refuse("the reply is not an object")
+	}
+	if p.fail != nil {
+		return value{}, errors.New(p.fail.Message)
 	}
 	return v, nil
 }
@@ -214,7 +246,7 @@ func (p *jsonParser) members(depth int) []member {
 				p.id = v.raw
 			}
 		}
-		if p.ambiguous == nil {
+		if p.ambiguous == nil || depth <= p.keep {
 			ms = append(ms, member{name, v})
 		}
 		p.space()
@@ -224,7 +256,7 @@ func (p *jsonParser) members(depth int) []member {
 		}
 		p.want(',')
 	}
-	if p.check {
+	if depth > p.keep {
 		return nil
 	}
 	return ms
@@ -238,7 +270,7 @@ func (p *jsonParser) items(depth int) []value {
 		return nil
 	}
 	for p.fail == nil {
-		if v := p.value(depth); !p.check {
+		if v := p.value(depth); depth <= p.keep {
 			vs = append(vs, v)
 		}
 		p.space()
@@ -255,20 +287,39 @@ func (p *jsonParser) items(depth int) []value {
 func (p *jsonParser) string() {
 	p.want('"')
 	for p.fail == nil {
-		c := p.next()
-		switch {
-		case c == '"':
+		p.at += plain(p.in[p.at:])
+		switch p.next() {
+		case '"':
 			p.at++
 			return
-		case c < 0x20:
-			p.malformed()
-		case c == '\\':
+		case '\\':
 			p.at++
 			p.escape()
 		default:
-			p.at++
+			p.malformed()
 		}
 	}
+}
+
+// plain returns how many bytes at the beginning of b are neither a quote, a
+// backslash nor a control character. It looks at eight at a time, since a string
+// may be a whole body: in hit, the high bit of a byte says that it is one of them.
+// A bit above the lowest may be wrong, by a borrow, so only the lowest counts.
+func plain(b []byte) int {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	n := 0
+	for ; n+8 <= len(b); n += 8 {
+		w := binary.LittleEndian.Uint64(b[n:])
+		quote, backslash := w^'"'*ones, w^'\\'*ones
+		hit := ((quote-ones)&^quote | (backslash-ones)&^backslash | (w-0x20*ones)&^w) & highs
+		if hit != 0 {
+			return n + bits.TrailingZeros64(hit)/8
+		}
+	}
+	for n < len(b) && b[n] >= 0x20 && b[n] != '"' && b[n] != '\\' {
+		n++
+	}
+	return n
 }
 
 func (p *jsonParser) escape() {

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -76,6 +77,25 @@ func TestCheckStrictKeepsNothing(t *testing.T) {
 
 // FuzzCheckStrict: it holds what DecodeRequest holds, and what fails is not
 // JSON or too deep.
+// TestPlain: eight bytes at a time or one by one, the first special byte counts.
+func TestPlain(t *testing.T) {
+	for at := range 20 {
+		for c := range 256 {
+			for _, around := range []byte{' ', '!', '#', '[', ']', 0x7f, 0x80, 0xff} {
+				b := bytes.Repeat([]byte{around}, 24)
+				b[at], b[at+1] = byte(c), '"'
+				want := at + 1
+				if c < 0x20 || c == '"' || c == '\\' {
+					want = at
+				}
+				if got := plain(b); got != want {
+					t.Fatalf("%#x at %d among %#x: %d, want %d", c, at, around, got, want)
+				}
+			}
+		}
+	}
+}
+
 func FuzzCheckStrict(f *testing.F) {
 	if len(requestSeeds) < 10 {
 		f.Fatal("the corpus is empty")
