@@ -62,6 +62,21 @@ func TestH10_LookAlikesOfAParameter(t *testing.T) {
 	}
 }
 
+// TestMayOverride: the quick look lets pass what the long one would refuse in no
+// spelling.
+func TestMayOverride(t *testing.T) {
+	for name := range overrideNames {
+		for _, spelled := range lookAlikes(name) {
+			if !mayOverride(spelled) {
+				t.Errorf("%+q is not looked at", spelled)
+			}
+		}
+	}
+	if mayOverride(strings.Repeat("p[=;+\x01.", 9)) {
+		t.Error("a name without either word is looked at")
+	}
+}
+
 // FuzzSameParameter: what is seen is also seen when it was escaped once more.
 func FuzzSameParameter(f *testing.F) {
 	for _, name := range lookAlikes("api_key") {

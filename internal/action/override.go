@@ -7,6 +7,7 @@ import (
 	"mime"
 	"mime/multipart"
 	"strings"
+	"unicode"
 )
 
 // overrideNames are parameters by which web frameworks and API gateways let a
@@ -25,7 +26,20 @@ var overrideNames = map[string]bool{
 }
 
 func isOverrideName(name string) bool {
-	return AnyReading(name, func(folded string) bool { return overrideNames[folded] })
+	return mayOverride(name) && AnyReading(name, func(folded string) bool { return overrideNames[folded] })
+}
+
+// mayOverride is a quick look, since a body that is no form at all may be one long
+// name. Each of overrideNames has one of two words in it, and nothing but escapes
+// and characters beyond ASCII spells a letter otherwise than in its two cases.
+func mayOverride(name string) bool {
+	for i := range len(name) {
+		if name[i] == '%' || name[i] > unicode.MaxASCII {
+			return true
+		}
+	}
+	name = strings.ToLower(name)
+	return strings.Contains(name, "method") || strings.Contains(name, "headers")
 }
 
 // checkBodyOverride refuses a body that an upstream could read as a form in
@@ -63,7 +77,7 @@ func checkBodyOverride(h *HTTP) *Refusal {
 
 // checkForm splits at ';' too, as older parsers do.
 func checkForm(body string) *Refusal {
-	for pair := range strings.FieldsFuncSeq(body, func(c rune) bool { return c == '&' || c == ';' }) {
+	for pair := range strings.SplitSeq(strings.ReplaceAll(body, ";", "&"), "&") {
 		name, _, _ := strings.Cut(pair, "=")
 		if name = lenientUnescape(strings.ReplaceAll(name, "+", " ")); isOverrideName(name) {
 			return outside("form field %q would replace the method or the headers", name)
