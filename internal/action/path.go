@@ -26,6 +26,7 @@ func CanonicalPath(path string) (string, *Refusal) {
 	}
 	decoded := make([]string, 0, 8)
 	var out strings.Builder
+	out.Grow(len(path))
 	for segment := range strings.SplitSeq(path[1:], "/") {
 		plain, canonical, r := canonicalSegment(segment)
 		if r != nil {
@@ -52,6 +53,8 @@ func CanonicalPath(path string) (string, *Refusal) {
 // 'a%3Ab' may differ.
 func canonicalSegment(s string) (plain, canonical string, r *Refusal) {
 	var p, c strings.Builder
+	p.Grow(len(s))
+	c.Grow(len(s))
 	for i := 0; i < len(s); i++ {
 		b, encoded := s[i], false
 		if b == '%' {

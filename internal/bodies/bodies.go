@@ -22,9 +22,10 @@
 //	chunks   AES-256-GCM of 64 KiB each; the last may be shorter, and only it
 //	         may be empty
 //
-// The key of a body is HKDF-SHA-256 of the store's key, with the salt and the
-// info "yett-bodies/1 " and the name that a file of its own has; the store's key is derived inside
-// the vault and lies here only while it is unlocked. A chunk's nonce is its
+// The key of a body is HKDF-Expand of the store's key, with SHA-256 and the info
+// "yett-bodies/2 ", the name that a file of its own has, and the salt; the store's
+// key is derived inside the vault, so that it needs no HKDF-Extract, and lies here
+// only while it is unlocked. A chunk's nonce is its
 // number, 11 bytes big endian, and one byte that is 1 in the last chunk only:
 // nothing can be cut, swapped, added, or put under another name. Sizes are not
 // hidden.

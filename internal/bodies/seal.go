@@ -28,7 +28,7 @@ func (s *Store) sealerFor(file string, salt []byte) (sealer, error) {
 	if s.key == nil {
 		return sealer{}, ErrLocked
 	}
-	key, err := hkdf.Key(sha256.New, s.key, salt, "yett-bodies/1 "+file, 32)
+	key, err := hkdf.Expand(sha256.New, s.key, "yett-bodies/2 "+file+string(salt), 32)
 	if err != nil {
 		return sealer{}, err
 	}

@@ -23,7 +23,7 @@ type tableHash [256]uint64
 // high has the highest bit of each sum in a word.
 const high = 0x8000_8000_8000_8000
 
-// lanes are words for one call, of which the writer makes some for each action.
+// lanes are for one call each. A stack would have to grow for them.
 var lanes = sync.Pool{New: func() any { return new([8 * len(tableHash{})]byte) }}
 
 // add and remove take an operation in its canonical form.
@@ -41,19 +41,18 @@ func (h *tableHash) remove(form []byte) {
 	defer lanes.Put(b)
 	for i := range h {
 		x, y := h[i], binary.BigEndian.Uint64(b[8*i:])
-		h[i] = (x | high - y&^high) ^ (x^^y)&high // no sum borrows from the next
+		h[i] = ((x | high) - y&^high) ^ (x^^y)&high // no sum borrows from the next
 	}
 }
 
 // stream is what the random function makes of an operation.
 func stream(form []byte) *[8 * len(tableHash{})]byte {
-	text := make([]byte, 0, 1024) // on the stack, for what is not longer
-	key := sha256.Sum256(append(append(text, tableLabel...), form...))
+	b := lanes.Get().(*[8 * len(tableHash{})]byte)
+	key := sha256.Sum256(append(append(b[:0], tableLabel...), form...))
 	block, err := aes.NewCipher(key[:])
 	if err != nil {
 		panic(err) // the length of a key is right
 	}
-	b := lanes.Get().(*[8 * len(tableHash{})]byte)
 	clear(b[:])
 	cipher.NewCTR(block, make([]byte, aes.BlockSize)).XORKeyStream(b[:], b[:])
 	return b
@@ -61,7 +60,8 @@ func stream(form []byte) *[8 * len(tableHash{})]byte {
 
 // sum is what rows and epochs carry.
 func (h *tableHash) sum() [sha256.Size]byte {
-	var text [8 * len(h)]byte
+	text := lanes.Get().(*[8 * len(h)]byte)
+	defer lanes.Put(text)
 	for i, n := range h {
 		binary.BigEndian.PutUint64(text[8*i:], n)
 	}

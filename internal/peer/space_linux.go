@@ -42,6 +42,7 @@ func (s space) changed(d procDir) bool {
 	if s == nil {
 		return false
 	}
-	var buf [maxSpace]byte
-	return !bytes.Equal(s, d.space(buf[:]))
+	// Not on the stack, which would have to grow. One byte more tells what is longer.
+	buf := make([]byte, len(s)+1)
+	return !bytes.Equal(s, d.space(buf))
 }
