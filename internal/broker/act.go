@@ -77,21 +77,23 @@ func (ch *channel) requestAction(s *session.Session, m wire.ActionRequest) (any,
 // run performs an operation beside the caller and answers with its state once
 // it is final, or after waitMS, but not before its intent is durable.
 func (ch *channel) run(op *operation, sequence, waitMS int64) (any, *wire.Error) {
-	if op.start() {
-		began := make(chan *wire.Error, 1)
-		if !ch.b.act(op, began) {
-			ch.b.drop(op, wire.ReasonRevoked)
-			return nil, wire.NewError(wire.CodeSessionEnded).With("end_reason", session.BrokerStopped)
-		}
-		select {
-		case fail := <-began:
-			if fail != nil {
-				return nil, fail
-			}
-		case <-op.parked:
-		}
+	if !op.start() { // somebody else performs it
+		op.wait(ch, waitMS)
+		return op.view(sequence), nil
 	}
-	op.wait(ch, waitMS)
+	began := make(chan *wire.Error, 1)
+	if !ch.b.act(op, began) {
+		ch.b.drop(op, wire.ReasonRevoked)
+		return nil, wire.NewError(wire.CodeSessionEnded).With("end_reason", session.BrokerStopped)
+	}
+	op.wait(ch, waitMS) // first: whoever waits for the end is not woken for the beginning
+	select {
+	case fail := <-began:
+		if fail != nil {
+			return nil, fail
+		}
+	case <-op.parked:
+	}
 	return op.view(sequence), nil
 }
 

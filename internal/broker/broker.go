@@ -81,15 +81,16 @@ type Config struct {
 // Broker is the resident broker of one home.
 type Broker struct {
 	Config
-	instance string
-	queue    *approval.Queue
-	sessions *session.Table
-	searches chan struct{} // bounds how many bodies are searched at once
-	ops      *operations
-	shares   *shares
-	tokens   *tokens
-	doors    doors
-	proofs   backoff
+	instance  string
+	queue     *approval.Queue
+	sessions  *session.Table
+	searches  chan struct{} // bounds how many bodies are searched at once
+	ops       *operations
+	unwritten unwritten
+	shares    *shares
+	tokens    *tokens
+	doors     doors
+	proofs    backoff
 
 	audience audience
 	deriving chan struct{} // held while a page derives keys
@@ -220,6 +221,7 @@ func (b *Broker) shutDown() {
 	}
 	b.HTTP.Close()
 	b.SSH.Close()
+	b.unwritten.look(b.Log)
 	b.closeVault()
 }
 
@@ -314,6 +316,7 @@ func (b *Broker) sweep(ctx context.Context) {
 		case <-tick.C:
 		}
 		b.state() // locks what nobody uses
+		b.unwritten.look(b.Log)
 		b.Bodies.Expire(time.Now())
 		for _, ch := range b.everyChannel() {
 			if s := ch.id.Session(); s != nil {

@@ -121,11 +121,7 @@ func (b *Broker) settle(op *operation, state action.State, result any, reason *w
 	row.Outcome = marshal(out)
 	written := b.Ledger.End(op.id, state, code, row)
 	op.finish(state, result, reason)
-	go func() {
-		if err := <-written; err != nil {
-			b.Log.Error("an action happened and its outcome could not be recorded", "operation", op.id, "error", err)
-		}
-	}()
+	b.unwritten.add(op.id, written)
 }
 
 // settleFault is for a fault of the broker while it performed: nobody knows how
