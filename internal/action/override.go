@@ -33,13 +33,18 @@ func isOverrideName(name string) bool {
 // name. Each of overrideNames has one of two words in it, and nothing but escapes
 // and characters beyond ASCII spells a letter otherwise than in its two cases.
 func mayOverride(name string) bool {
+	begins := func(at int, word string) bool {
+		return len(name)-at >= len(word) && strings.EqualFold(name[at:at+len(word)], word)
+	}
 	for i := range len(name) {
-		if name[i] == '%' || name[i] > unicode.MaxASCII {
+		switch c := name[i]; {
+		case c == '%', c > unicode.MaxASCII:
+			return true
+		case c|0x20 == 'm' && begins(i, "method"), c|0x20 == 'h' && begins(i, "headers"):
 			return true
 		}
 	}
-	name = strings.ToLower(name)
-	return strings.Contains(name, "method") || strings.Contains(name, "headers")
+	return false
 }
 
 // checkBodyOverride refuses a body that an upstream could read as a form in

@@ -215,8 +215,9 @@ func (ch *channel) newOperation(open *unlocked, s *session.Session, m wire.Actio
 		op.record.Digest = keyed(open.digest, "refused", []byte(op.id))
 		return op, refusal
 	}
-	d := op.request.Digest()
-	op.recorded = recorded(op.request, d)
+	canonical := op.request.Canonical()
+	d := sha256.Sum256(canonical)
+	op.recorded = recorded(op.request, canonical, d)
 	op.record.Digest = keyed(open.digest, "action", d[:])
 	if c.Budget != nil {
 		op.record.BudgetKey = keyed(open.digest, "budget", []byte(m.Capability))

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -41,7 +42,8 @@ func refused(m wire.ActionRequest) json.RawMessage {
 // keeps size and digest, which together with the rest name it exactly.
 const recordedBody = 64 << 10
 
-func recorded(r action.Request, digest [32]byte) json.RawMessage {
+// recorded is what a row tells of an action.
+func recorded(r action.Request, canonical []byte, digest [32]byte) json.RawMessage {
 	long := map[string]any{}
 	shorten := func(name string, b []byte) []byte {
 		if len(b) <= recordedBody {
@@ -60,11 +62,10 @@ func recorded(r action.Request, digest [32]byte) json.RawMessage {
 		s.Stdin = shorten("stdin", s.Stdin)
 		r.SSH = &s
 	}
-	out := map[string]any{"digest": hexOf(digest[:]), "action": r}
 	if len(long) > 0 {
-		out["omitted"] = long
+		return marshal(map[string]any{"digest": hexOf(digest[:]), "action": r, "omitted": long})
 	}
-	return marshal(out)
+	return slices.Concat([]byte(`{"action":`), canonical, []byte(`,"digest":"`), []byte(hexOf(digest[:])), []byte(`"}`))
 }
 
 // deny ends an operation with the reason of a code.
