@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -137,14 +136,14 @@ func playAgent(home string) error {
 }
 
 func decodeReply(frame []byte, result any) error {
-	_, raw, fail, err := wire.DecodeReply(frame)
+	_, got, fail, err := wire.DecodeReply(frame)
 	if fail != nil {
 		return fail
 	}
 	if err != nil {
 		return err
 	}
-	return json.Unmarshal(raw, result)
+	return got.Decode(result)
 }
 
 func handOver(conn *net.UnixConn) error {

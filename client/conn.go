@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -53,7 +52,7 @@ type Conn struct {
 }
 
 type reply struct {
-	result json.RawMessage
+	result wire.Result
 	fail   *Error
 }
 
@@ -182,7 +181,7 @@ func (c *Conn) roundTrip(ctx context.Context, method string, build func() any, s
 	case result == nil:
 		return nil
 	}
-	if err := wire.DecodeResult(r.result, result); err != nil {
+	if err := r.result.Decode(result); err != nil {
 		return fmt.Errorf("reading the reply to %s: %w", method, err)
 	}
 	return nil

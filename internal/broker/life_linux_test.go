@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"log/slog"
 	"net"
@@ -140,12 +139,12 @@ func (c *caller) call(method string, params, result any) *wire.Error {
 	if err != nil {
 		c.t.Fatalf("%s: %v", method, err)
 	}
-	_, raw, fail, err := wire.DecodeReply(frame)
+	_, got, fail, err := wire.DecodeReply(frame)
 	if err != nil {
 		c.t.Fatal(err)
 	}
 	if fail == nil && result != nil {
-		if err := json.Unmarshal(raw, result); err != nil {
+		if err := got.Decode(result); err != nil {
 			c.t.Fatal(err)
 		}
 	}

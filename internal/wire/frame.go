@@ -150,46 +150,49 @@ func EncodeRequest(id int64, method string, params any) ([]byte, error) {
 	return line, nil
 }
 
+// Result is the result of a reply.
+type Result struct{ value value }
+
 // DecodeReply decodes a response frame for a client, which trusts its broker:
 // members that it does not know are ignored. The id is 0 for a reply to an
-// unreadable request. The result is a copy, for DecodeResult.
-func DecodeReply(frame []byte) (id int64, result json.RawMessage, fail *Error, err error) {
-	top, err := parseReply(frame)
+// unreadable request. The result stays when the frame goes.
+func DecodeReply(frame []byte) (id int64, result Result, fail *Error, err error) {
+	top, err := parseReply(bytes.Clone(frame))
 	if err != nil {
-		return 0, nil, nil, err
+		return 0, Result{}, nil, err
 	}
 	if v, ok := top.member("id"); ok {
 		if err := json.Unmarshal(v.raw, &id); err != nil { // null leaves it 0
-			return 0, nil, nil, err
+			return 0, Result{}, nil, err
 		}
 	}
 	if v, ok := top.member("error"); ok && v.kind != 'n' {
 		var in rpcError
 		if err := json.Unmarshal(v.raw, &in); err != nil {
-			return 0, nil, nil, err
+			return 0, Result{}, nil, err
 		}
-		return id, nil, in.wire(), nil
+		return id, Result{}, in.wire(), nil
 	}
 	v, ok := top.member("result")
 	if !ok {
-		return id, nil, nil, errors.New("the reply has neither result nor error")
+		return id, Result{}, nil, errors.New("the reply has neither result nor error")
 	}
-	return id, bytes.Clone(v.raw), nil, nil
+	return id, Result{v}, nil, nil
 }
 
-// DecodeResult decodes the result of a reply into what dst points to. A piece of a
-// body has half a mebibyte, which encoding/json would go over four times.
-func DecodeResult(result json.RawMessage, dst any) error {
+// Decode decodes the result into what dst points to. A piece of a body has half a
+// mebibyte, which encoding/json would go over four times more.
+func (r Result) Decode(dst any) error {
 	body, ok := dst.(*OperationBodyResult)
 	if !ok {
-		return json.Unmarshal(result, dst)
+		return json.Unmarshal(r.value.raw, dst)
 	}
-	top, err := parseReply(result)
-	if err != nil {
-		return err
+	if r.value.kind != '{' {
+		return errors.New("not an object")
 	}
 	fields := map[string]any{"size": &body.Size, "eof": &body.EOF, "matches": &body.Matches, "next_offset": &body.NextOffset}
-	for _, m := range top.members {
+	for _, m := range r.value.members {
+		var err error
 		switch to := fields[m.name]; {
 		case m.name == "bytes_base64":
 			body.BytesBase64, err = m.base64()

@@ -183,8 +183,8 @@ func TestRoundTrip(t *testing.T) {
 	if err != nil || id != 9 || !errors.Is(got, &Error{Code: CodeSessionEnded}) || got.Data["end_reason"] != "revoked" || got.NextStep == "" {
 		t.Fatalf("%d %+v %v", id, got, err)
 	}
-	if _, result, fail, err := DecodeReply([]byte(`{"jsonrpc":"2.0","id":9,"result":{},"later":1}`)); err != nil || fail != nil || string(result) != "{}" {
-		t.Fatalf("replies may grow: %s %v %v", result, fail, err)
+	if _, result, fail, err := DecodeReply([]byte(`{"jsonrpc":"2.0","id":9,"result":{},"later":1}`)); err != nil || fail != nil || string(result.value.raw) != "{}" {
+		t.Fatalf("replies may grow: %s %v %v", string(result.value.raw), fail, err)
 	}
 	if _, _, _, err := DecodeReply([]byte(`{"jsonrpc":"2.0","id":9}`)); err == nil {
 		t.Fatal("a reply with nothing in it")
@@ -198,8 +198,8 @@ var frameSeeds = []string{"", "a", "a\n", "a\nb\n", "\n\n\n", "a\u2028b\n", stri
 
 // FuzzFrames: however the bytes arrive, the lines are the same, and joined
 // again they are the stream.
-// TestDecodeResult: a piece of a body is read as encoding/json would read it.
-func TestDecodeResult(t *testing.T) {
+// TestResult: a piece of a body is read as encoding/json would read it.
+func TestResult(t *testing.T) {
 	for _, in := range []string{
 		`{"bytes_base64":"AAECAw==","size":4,"eof":true}`,
 		`{"bytes_base64":"","size":0,"eof":true,"matches":0}`,
@@ -208,7 +208,11 @@ func TestDecodeResult(t *testing.T) {
 		`{"size":1,"bytes_base64":"A"}`, `{"size":"1"}`, `{"bytes_base64":1}`, `[]`, `{`, `{} {}`,
 	} {
 		var got, want OperationBodyResult
-		err, wantErr := DecodeResult([]byte(in), &got), json.Unmarshal([]byte(in), &want)
+		_, result, _, err := DecodeReply([]byte(`{"id":1,"result":` + in + `}`))
+		if err == nil {
+			err = result.Decode(&got)
+		}
+		wantErr := json.Unmarshal([]byte(in), &want)
 		if (err == nil) != (wantErr == nil) || err == nil && !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v %v, want %+v %v", in, got, err, want, wantErr)
 		}
@@ -219,8 +223,8 @@ func TestDecodeResult(t *testing.T) {
 func TestReplyMaySayMore(t *testing.T) {
 	result := `{"a":1,"A":2,"deep":` + strings.Repeat("[", 99) + strings.Repeat("]", 99) + `}`
 	id, got, fail, err := DecodeReply([]byte(`{"jsonrpc":"2.0","result":` + result + `,"more":0,"More":0,"id":9}`))
-	if id != 9 || string(got) != result || fail != nil || err != nil {
-		t.Fatal(id, string(got), fail, err)
+	if id != 9 || string(got.value.raw) != result || fail != nil || err != nil {
+		t.Fatal(id, string(got.value.raw), fail, err)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 // The whole frame is parsed once, into values, before anything is decoded.
 type value struct {
 	kind    byte   // first byte: one of { [ " t f n, or 0 for a number
+	escaped bool   // of a string: it has a backslash
 	raw     []byte // its bytes
 	members []member
 	items   []value
@@ -39,9 +40,8 @@ func (v value) text() string { return string(v.content()) }
 
 // content is the content of a string: in the frame, if nothing in it is escaped.
 func (v value) content() []byte {
-	inner := v.raw[1 : len(v.raw)-1]
-	if plain(inner) == len(inner) {
-		return inner
+	if !v.escaped {
+		return v.raw[1 : len(v.raw)-1]
 	}
 	var s string
 	json.Unmarshal(v.raw, &s) // the parser has accepted it
@@ -107,11 +107,11 @@ func parse(frame []byte) (value, *Error) {
 	return v, nil
 }
 
-// parseReply reads an object that the broker wrote, of which it keeps the members
-// and not what they hold.
-func parseReply(object []byte) (value, error) {
+// parseReply reads what the broker wrote, of which it keeps the members and those
+// of the result, and no more of what these hold.
+func parseReply(frame []byte) (value, error) {
 	const deepest = 10_000 // as encoding/json has it
-	p := &jsonParser{in: object, max: Limits{Depth: deepest, Members: MaxFrame}, keep: 1, check: true}
+	p := &jsonParser{in: frame, max: Limits{Depth: deepest, Members: MaxFrame}, keep: 2, check: true}
 	v := p.whole()
 	if p.fail == nil && v.kind != '{' {
 		p.refuse("the reply is not an object")
@@ -196,7 +196,7 @@ func (p *jsonParser) value(depth int) value {
 			v.items = p.items(depth + 1)
 		}
 	case '"':
-		p.string()
+		v.escaped = p.string()
 	case 't':
 		p.word("true")
 	case 'f':
@@ -224,11 +224,11 @@ func (p *jsonParser) members(depth int) []member {
 	for p.fail == nil {
 		p.space()
 		start := p.at
-		p.string()
+		escaped := p.string()
 		if p.fail != nil {
 			break
 		}
-		name := value{raw: p.in[start:p.at]}.text()
+		name := value{escaped: escaped, raw: p.in[start:p.at]}.text()
 		switch {
 		case p.ambiguous != nil: // then no name matters any more
 		case seen.twice(ms, name):
@@ -284,21 +284,23 @@ func (p *jsonParser) items(depth int) []value {
 }
 
 // string takes a string: no raw control characters, only the escapes of JSON.
-func (p *jsonParser) string() {
+func (p *jsonParser) string() (escaped bool) {
 	p.want('"')
 	for p.fail == nil {
 		p.at += plain(p.in[p.at:])
 		switch p.next() {
 		case '"':
 			p.at++
-			return
+			return escaped
 		case '\\':
+			escaped = true
 			p.at++
 			p.escape()
 		default:
 			p.malformed()
 		}
 	}
+	return escaped
 }
 
 // plain returns how many bytes at the beginning of b are neither a quote, a
