@@ -22,7 +22,7 @@ import (
 )
 
 func newSSHScan(a *app) *cobra.Command {
-	var knownHosts []string
+	var knownHosts, jump []string
 	port := 22
 	c := &cobra.Command{
 		Use: "scan HOST", Short: "Show the keys that a host shows now, beside those that are listed and known", Args: cobra.ExactArgs(1),
@@ -30,15 +30,18 @@ func newSSHScan(a *app) *cobra.Command {
 			"fingerprints beside the keys that the applied access file lists (with your proof) and that\n" +
 			"ssh knows. Nothing is authenticated and nothing is changed: what a network shows proves\n" +
 			"nothing by itself, so compare with what the host's administrator says.\n\n" +
+			"A host that others lead to, by its table or by --jump, is asked through them by the broker,\n" +
+			"with your proof: each of them has to show its listed key, and lets in its own.\n\n" +
 			"It exits with 3 when the host shows another key than is listed or known.",
 		RunE: func(c *cobra.Command, args []string) error {
 			if port < 1 || port > 65535 {
 				return usageError{errors.New("--port is a number from 1 to 65535")}
 			}
-			return a.scan(c.Context(), args[0], port, knownHosts)
+			return a.scan(c.Context(), args[0], port, jump, knownHosts)
 		},
 	}
 	c.Flags().IntVar(&port, "port", 22, "its port, where HOST is an address without one")
+	c.Flags().StringSliceVar(&jump, "jump", nil, "the declared `HOSTS` that lead to it, in order, in place of those of its table")
 	c.Flags().StringArrayVar(&knownHosts, "known-hosts", nil, "compare with this `FILE` in place of ssh's own; may be repeated")
 	return c
 }
@@ -47,6 +50,7 @@ func newSSHScan(a *app) *cobra.Command {
 type scanned struct {
 	Host    string       `json:"host"` // its name in the access file
 	Address string       `json:"address"`
+	Jump    []string     `json:"jump,omitempty"` // what it was asked over
 	Keys    []scannedKey `json:"keys"`
 	Listed  []string     `json:"listed"` // fingerprints that the access file lists, and
 	Known   []string     `json:"known"`  // that ssh knows
@@ -62,7 +66,7 @@ type scannedKey struct {
 	Revoked     bool   `json:"revoked"`
 }
 
-func (a *app) scan(ctx context.Context, name string, port int, files []string) error {
+func (a *app) scan(ctx context.Context, name string, port int, jump, files []string) error {
 	if len(files) == 0 {
 		var err error
 		if files, err = knownHostsFiles(); err != nil {
@@ -77,21 +81,14 @@ func (a *app) scan(ctx context.Context, name string, port int, files []string) e
 	if err != nil {
 		return err
 	}
-	if len(host.Jump) > 0 {
-		// Going through it takes the key of the jump host, which signs in the broker
-		// and there for granted actions alone.
-		return wire.Errorf(wire.CodeBadRequest, "%s is reached over %s, and the key for that signs for granted actions only: its keys are not asked for from here.", host.Name, strings.Join(host.Jump, ", ")).
-			Then(fmt.Sprintf("Ask on the jump host, ssh-keyscan -p %d %s, and compare with what the host's administrator says.", host.Address.Port, host.Address.Host))
+	if len(jump) > 0 {
+		host.Jump = jump
 	}
-	address := host.Address.String()
-	shown, err := scanHostKeys(ctx, address)
-	if errors.Is(err, errInterrupted) {
+	shown, err := a.shownKeys(ctx, host)
+	if err != nil {
 		return err
 	}
-	if err != nil {
-		return wire.Errorf(wire.CodeUnavailable, "The keys of %s cannot be asked for: %v.", approval.Escape(address, 200), err).
-			Then("Check host and port.")
-	}
+	address := host.Address.String()
 	r := compareKeys(host, known.LookupAddress(address), shown)
 	if a.json {
 		printJSON(a.stdout, r)
@@ -103,6 +100,33 @@ func (a *app) scan(ctx context.Context, name string, port int, files []string) e
 			Then("Find out from its administrator whether it was changed on purpose. Until then nothing goes there. If it was: yett access show > access.toml, put the new key into its host_keys, yett apply access.toml.")
 	}
 	return nil
+}
+
+// shownKeys asks the host for its keys: from here, or, where others lead to it,
+// by the broker, which has the keys that let it in at these.
+func (a *app) shownKeys(ctx context.Context, host access.Host) ([]ssh.PublicKey, error) {
+	address := host.Address.String()
+	if len(host.Jump) == 0 {
+		shown, err := scanHostKeys(ctx, address)
+		if err == nil || errors.Is(err, errInterrupted) {
+			return shown, err
+		}
+		return nil, wire.Errorf(wire.CodeUnavailable, "The keys of %s cannot be asked for: %v.", approval.Escape(address, 200), err).
+			Then("Check host and port.")
+	}
+	var answer wire.ShownKeys
+	if err := a.manageProven(ctx, wire.MethodHostKeys, wire.HostKeys{Address: address, Jump: host.Jump}, &answer); err != nil {
+		return nil, err
+	}
+	var shown []ssh.PublicKey
+	for _, line := range answer.Keys {
+		key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(line))
+		if err != nil {
+			return nil, fmt.Errorf("reading a key of %s: %w", approval.Escape(address, 200), err)
+		}
+		shown = append(shown, key)
+	}
+	return shown, nil
 }
 
 func knownHostsFiles() ([]string, error) {
@@ -174,7 +198,7 @@ func addressOf(s string, port int) access.Address {
 // another key of a listed kind, or none of those that are listed. Where nothing is
 // listed, what ssh knows counts in its stead.
 func compareKeys(host access.Host, known sshconfig.Found, shown []ssh.PublicKey) scanned {
-	r := scanned{Host: host.Name, Address: host.Address.String(), Keys: []scannedKey{}, Listed: []string{}, Known: []string{}}
+	r := scanned{Host: host.Name, Address: host.Address.String(), Jump: host.Jump, Keys: []scannedKey{}, Listed: []string{}, Known: []string{}}
 	kinds, expected := map[string]bool{}, host.HostKeys
 	for _, line := range host.HostKeys {
 		r.Listed = append(r.Listed, access.Fingerprint(line))
@@ -208,6 +232,9 @@ func (a *app) printScanned(r scanned) {
 	of := r.Address
 	if r.Host != "" {
 		of = r.Host + " (" + r.Address + ")"
+	}
+	if len(r.Jump) > 0 {
+		of += " over " + strings.Join(r.Jump, ", ")
 	}
 	fmt.Fprintf(a.stdout, "%s shows:\n", approval.Printable(of))
 	var fresh []string

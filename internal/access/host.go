@@ -51,26 +51,30 @@ func (p *Policy) Hosts() []Host {
 
 // Way returns the hosts that lead to a host, the first being the one that is
 // dialled. The first jump host of a list is itself reached as its own table says.
-func (p *Policy) Way(name string) []Host {
+func (p *Policy) Way(name string) []Host { return p.WayOver(p.hosts[name].Jump) }
+
+// WayOver returns the same for a host that is reached over these jump hosts,
+// each of which is declared.
+func (p *Policy) WayOver(jump []string) []Host {
 	var way []Host
-	for _, jump := range p.way(name) {
-		h, _ := p.Host(jump)
+	for _, name := range p.way(jump) {
+		h, _ := p.Host(name)
 		way = append(way, h)
 	}
 	return way
 }
 
-func (p *Policy) way(name string) []string {
+func (p *Policy) way(jump []string) []string {
 	var way []string
 	// Parse refuses circles; the bound holds while it looks for them.
-	for jump := p.hosts[name].Jump; len(jump) > 0 && len(way) <= maxJumps; jump = p.hosts[jump[0]].Jump {
+	for ; len(jump) > 0 && len(way) <= MaxJumps; jump = p.hosts[jump[0]].Jump {
 		way = append(slices.Clone(jump), way...)
 	}
 	return way
 }
 
-// maxJumps is more than any network needs.
-const maxJumps = 8
+// MaxJumps is more than any network needs.
+const MaxJumps = 8
 
 // sshPlace is the place of an ssh-key: every host that uses it.
 func sshPlace(hosts map[string]Host, key string) string {
@@ -94,7 +98,7 @@ func (b *builder) host(t *table) {
 	checkName(t)
 	h := Host{Name: t.name(), Private: t.boolean("private")}
 	if s, ok := t.required("address"); ok {
-		a, err := parseAddress(s, 22)
+		a, err := ParseAddress(s)
 		if err != nil {
 			t.problem("address", "%v", err)
 		}
@@ -199,12 +203,12 @@ func (b *builder) readJumps(t *table, h *Host) {
 // ways looks at every way to a host, now that all hosts are known.
 func (b *builder) ways(tables []*table) {
 	for _, t := range tables {
-		way := b.policy.way(t.name())
+		way := b.policy.way(b.policy.hosts[t.name()].Jump)
 		switch {
 		case slices.Contains(way, t.name()), len(slices.Compact(slices.Sorted(slices.Values(way)))) != len(way):
 			t.problem("jump", "the way leads in a circle")
-		case len(way) > maxJumps:
-			t.problem("jump", "leads over more than %d hosts, or in a circle", maxJumps)
+		case len(way) > MaxJumps:
+			t.problem("jump", "leads over more than %d hosts, or in a circle", MaxJumps)
 		}
 	}
 }

@@ -74,6 +74,9 @@ func parseOrigin(s string) (Origin, error) {
 	return Origin{Scheme: scheme, Host: a.Host, Port: a.Port}, nil
 }
 
+// ParseAddress reads the address of an SSH host.
+func ParseAddress(s string) (Address, error) { return parseAddress(s, 22) }
+
 // parseAddress reads 'host', 'host:port', '[ipv6]' or '[ipv6]:port'.
 func parseAddress(s string, defaultPort int) (Address, error) {
 	host, port := s, ""

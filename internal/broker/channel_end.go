@@ -120,5 +120,6 @@ func (ch *channel) close() {
 	ch.closing.Do(func() {
 		close(ch.closed)
 		ch.conn.Close()
+		ch.forgetProofs()
 	})
 }

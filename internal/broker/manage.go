@@ -91,6 +91,8 @@ func (o *operator) manageProven(method string, m wire.Managed) (any, *wire.Error
 		work = func() (any, *wire.Error) { return managed(m, o.generateKey) }
 	case wire.MethodKeyPublic:
 		work = func() (any, *wire.Error) { return managed(m, o.publicKey) }
+	case wire.MethodHostKeys:
+		work = func() (any, *wire.Error) { return managed(m, o.hostKeys) }
 	case wire.MethodVaultSetSlot:
 		work = func() (any, *wire.Error) { return managed(m, o.setSlot) }
 	case wire.MethodKeychainSet:

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -20,6 +21,8 @@ type operator struct {
 	nonces  map[string]time.Duration // open challenges → their end, since boot
 	reading time.Duration            // until when this one may read, since boot
 	clicks  time.Duration            // until when a page may decide by a click, since boot
+	work    context.Context          // of what a proof started here; nil: nothing yet
+	endWork context.CancelCauseFunc
 
 	showing sync.Mutex
 	shown   string // the body of which a row says that it is read here

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"time"
@@ -58,13 +59,30 @@ func (o *operator) takeNonce(n string) bool {
 	return ok && o.b.Clock.SinceBoot() < end
 }
 
-// forgetProofs takes back what proofs have opened here, and the nonces of those
-// that are on their way.
+// forgetProofs takes back what proofs have opened here, ends the work that they
+// started, and voids the nonces of those that are on their way.
 func (o *operator) forgetProofs() {
 	o.proving.Lock()
 	defer o.proving.Unlock()
 	o.reading, o.clicks = 0, 0
 	clear(o.nonces)
+	if o.endWork != nil {
+		o.endWork(errTakenBack)
+		o.work, o.endWork = nil, nil
+	}
+}
+
+var errTakenBack = errors.New("Yett was locked, or whoever asked has gone")
+
+// provenWork is the time that work has which a proof started here: it ends when
+// the proofs are taken back.
+func (o *operator) provenWork() context.Context {
+	o.proving.Lock()
+	defer o.proving.Unlock()
+	if o.work == nil {
+		o.work, o.endWork = context.WithCancelCause(context.Background())
+	}
+	return o.work
 }
 
 // checkProof verifies the person's proof of one management request.

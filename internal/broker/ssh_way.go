@@ -19,24 +19,18 @@ func (b *Broker) sshWay(open *unlocked, op *operation, secret []byte) (sshexec.T
 	host, _ := open.policy.Host(op.plan.Capability.Host)
 	t := sshexec.Target{Address: host.Address.String(), User: host.User, Private: host.Private, Keepalive: host.Keepalive,
 		HostKeys: host.HostKeys, HostCAs: host.HostCAs, HostNames: host.HostNames, Revoked: host.Revoked}
-	signer, failed := signerOf(open.policy, host.Key, secret)
-	if failed != nil {
-		return t, nil, failed
+	signer, bad := signerOf(open.policy, host.Key, secret)
+	if bad != nil {
+		return t, nil, bad.outcome()
 	}
 	for _, h := range open.policy.Way(host.Name) {
-		hop := sshexec.Hop{Name: h.Name, Address: h.Address.String(), User: h.User, Private: h.Private,
-			HostKeys: h.HostKeys, HostCAs: h.HostCAs, HostNames: h.HostNames, Revoked: h.Revoked}
-		declared, _ := place(open.policy, h.Key)
-		err := b.Vault.Use(h.Key, declared, func(secret []byte) error {
-			hop.Signer, failed = signerOf(open.policy, h.Key, secret)
-			return nil
-		})
+		hop, bad, err := b.hop(open.policy, h)
 		if err != nil {
 			out := b.notLent(op, h.Key, err)
-			failed = &out
+			return t, nil, &out
 		}
-		if failed != nil {
-			return t, nil, failed
+		if bad != nil {
+			return t, nil, bad.outcome()
 		}
 		t.Via = append(t.Via, hop)
 	}
@@ -44,22 +38,41 @@ func (b *Broker) sshWay(open *unlocked, op *operation, secret []byte) (sshexec.T
 	return t, signer, nil
 }
 
+// hop is a host of a way with the signer of its key. An error says that the key
+// was not lent.
+func (b *Broker) hop(p *access.Policy, h access.Host) (hop sshexec.Hop, bad *badKey, err error) {
+	hop = sshexec.Hop{Name: h.Name, Address: h.Address.String(), User: h.User, Private: h.Private,
+		HostKeys: h.HostKeys, HostCAs: h.HostCAs, HostNames: h.HostNames, Revoked: h.Revoked}
+	declared, _ := place(p, h.Key)
+	err = b.Vault.Use(h.Key, declared, func(secret []byte) error {
+		hop.Signer, bad = signerOf(p, h.Key, secret)
+		return nil
+	})
+	return hop, bad, err
+}
+
+// badKey is why a stored key cannot be used, and what to do about it.
+type badKey struct{ why, next string }
+
+func (k *badKey) outcome() *outcome {
+	out := notSent(k.why, k.next)
+	return &out
+}
+
 // signerOf reads a stored key, with the certificate that the access file has
 // for it.
-func signerOf(p *access.Policy, name string, secret []byte) (ssh.Signer, *outcome) {
+func signerOf(p *access.Policy, name string, secret []byte) (ssh.Signer, *badKey) {
 	signer, err := sshexec.ParseKey(secret)
 	if err != nil {
-		out := notSent("the stored key "+name+" cannot be used: "+err.Error(), replace(name))
-		return nil, &out
+		return nil, &badKey{"the stored key " + name + " cannot be used: " + err.Error(), replace(name)}
 	}
 	cred, _ := p.Credential(name)
 	if cred.Certificate == "" {
 		return signer, nil
 	}
 	if signer, err = sshexec.Certify(signer, cred.Certificate); err != nil {
-		out := notSent("the certificate of "+name+" cannot be used: "+err.Error(),
-			"The person must put a new certificate into the access file, and run: yett apply")
-		return nil, &out
+		return nil, &badKey{"the certificate of " + name + " cannot be used: " + err.Error(),
+			"The person must put a new certificate into the access file, and run: yett apply"}
 	}
 	return signer, nil
 }

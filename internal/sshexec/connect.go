@@ -60,7 +60,16 @@ func (e *Executor) connect(ctx context.Context, t Target, s ssh.Signer) (*link, 
 	if fail != nil {
 		return nil, fail
 	}
-	conn, fail := e.dial(ctx, way[0], t.DialTimeout)
+	l, fail := e.reach(ctx, way, t.DialTimeout, t.HandshakeTimeout)
+	if fail != nil {
+		return nil, fail
+	}
+	return l, nil
+}
+
+// reach connects to the last host of a way.
+func (e *Executor) reach(ctx context.Context, way []hop, dialTime, handshakeTime time.Duration) (*link, *Error) {
+	conn, fail := e.dial(ctx, way[0], dialTime)
 	if fail != nil {
 		return nil, fail.at(way[0])
 	}
@@ -69,12 +78,12 @@ func (e *Executor) connect(ctx context.Context, t Target, s ssh.Signer) (*link, 
 	var outer *traffic
 	for i, h := range way {
 		if i > 0 {
-			if conn, fail = l.onward(ctx, h, t.DialTimeout); fail != nil {
+			if conn, fail = l.onward(ctx, h, dialTime); fail != nil {
 				bottom.Close()
 				return nil, fail.at(way[i-1])
 			}
 		}
-		fail = within(ctx, t.HandshakeTimeout, "no complete handshake", bottom, func() (err error) {
+		fail = within(ctx, handshakeTime, "no complete handshake", bottom, func() (err error) {
 			l, err = handshake(conn, h)
 			return err
 		})

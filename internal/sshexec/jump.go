@@ -25,8 +25,20 @@ type hop struct {
 func (t Target) way(s ssh.Signer) ([]hop, *Error) {
 	last := Hop{Address: t.Address, User: t.User, HostKeys: t.HostKeys, HostCAs: t.HostCAs, HostNames: t.HostNames,
 		Revoked: t.Revoked, Private: t.Private, Signer: s}
+	way, fail := ready(t.Via)
+	if fail != nil {
+		return nil, fail
+	}
+	one, fail := last.ready()
+	if fail != nil {
+		return nil, fail
+	}
+	return append(way, one), nil
+}
+
+func ready(via []Hop) ([]hop, *Error) {
 	var way []hop
-	for _, h := range t.Via {
+	for _, h := range via {
 		if h.Name == "" {
 			h.Name = h.Address
 		}
@@ -36,11 +48,7 @@ func (t Target) way(s ssh.Signer) ([]hop, *Error) {
 		}
 		way = append(way, one)
 	}
-	one, fail := last.ready()
-	if fail != nil {
-		return nil, fail
-	}
-	return append(way, one), nil
+	return way, nil
 }
 
 func (h Hop) ready() (hop, *Error) {

@@ -1,5 +1,20 @@
 package wire
 
+// MethodHostKeys asks a host that declared hosts lead to for the keys that it
+// shows. It needs the person's proof: the keys of these hosts sign for it.
+const MethodHostKeys = "host.keys"
+
+// HostKeys is what is asked, and which way leads there.
+type HostKeys struct {
+	Address string   `json:"address"` // host, or host:port
+	Jump    []string `json:"jump"`    // names of declared hosts, as in the access file
+}
+
+// ShownKeys are the keys that a host showed, each 'type base64'.
+type ShownKeys struct {
+	Keys []string `json:"keys"`
+}
+
 // Methods for SSH keys. Both need the person's proof; neither returns anything
 // but the public part.
 const (

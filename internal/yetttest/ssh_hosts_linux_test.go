@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -18,6 +19,7 @@ import (
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/knownhosts"
 
+	"github.com/yett-broker/yett/client"
 	"github.com/yett-broker/yett/internal/action"
 	"github.com/yett-broker/yett/internal/wire"
 )
@@ -227,9 +229,7 @@ func (b *Broker) changedHost(t *testing.T, ch *chain) {
 	if r := b.RunPlain("ssh", "scan", ch.outer.Address, "--known-hosts", ch.known); r.Code != 0 || !strings.Contains(r.Stdout, "known to ssh") || !strings.Contains(r.Stderr, "not compared") {
 		t.Errorf("without a proof: %+v", r)
 	}
-	if r := b.Run("ssh", "scan", "web1", "--known-hosts", ch.known); r.Code != 1 || !strings.Contains(r.Stderr, "reached over bastion") {
-		t.Errorf("behind a jump host: %+v", r)
-	}
+	b.scanThroughTheChain(t, ch)
 	granted := b.Granted("ssh:web1.status")
 	wanted := startSSHServer(t).HostKey
 	b.Apply(strings.ReplaceAll(b.Must("access", "show").Stdout, ch.outer.HostKey, wanted))
@@ -246,11 +246,104 @@ func (b *Broker) changedHost(t *testing.T, ch *chain) {
 	if cards := b.Pending(); len(cards) != 0 {
 		t.Errorf("a card asks about the changed key: %s", cards[0].Card)
 	}
+	before := ch.outer.accepted.Load()
+	if r := b.Run("ssh", "scan", "web1", "--known-hosts", ch.known); r.Code != 3 || !strings.Contains(r.Stderr, "jump host bastion") || !strings.Contains(r.Stderr, "yett ssh scan --home "+b.Home+" bastion") {
+		t.Errorf("over a jump host that changed: %+v", r)
+	}
+	if n := ch.outer.accepted.Load() - before; n != 1 {
+		t.Errorf("%d connections to a jump host that changed", n)
+	}
 	r = scan("bastion")
 	wantExit(t, r, 3)
 	if r.JSON(t, &seen); !seen.Changed || seen.Listed[0] != fingerprintOf(t, wanted) || seen.Keys[0].Fingerprint != fingerprintOf(t, ch.outer.HostKey) {
 		t.Errorf("%s", r.Stdout)
 	}
+}
+
+// scanThroughTheChain asks for the keys of the host behind the jump host, by its
+// table and as one that is not declared yet. It takes the person's proof, and a row
+// says what was asked and shown; the host itself is offered no key.
+func (b *Broker) scanThroughTheChain(t *testing.T, ch *chain) {
+	t.Helper()
+	last, outer := fingerprintOf(t, ch.last.HostKey), ch.outer.User+"@"+ch.outer.Address
+	r := b.Run("ssh", "scan", "web1", "--known-hosts", ch.known)
+	if r.Code != 0 || !strings.Contains(r.Stdout, "over bastion shows") || !strings.Contains(r.Stdout, last+"  known to ssh, listed") {
+		t.Errorf("by its table: %+v", r)
+	}
+	fresh := startSSHServer(t)
+	r = b.Run("ssh", "scan", fresh.Address, "--jump", "bastion", "--known-hosts", ch.known)
+	if r.Code != 0 || !strings.Contains(r.Stdout, fingerprintOf(t, fresh.HostKey)+"  new") || !strings.Contains(r.Stdout, "host_keys = [") {
+		t.Errorf("not declared yet: %+v", r)
+	}
+	if len(fresh.offered()) != 0 {
+		t.Errorf("the host was offered %v", fresh.offered())
+	}
+	if strings.Contains(b.Must("access", "show").Stdout, strings.Fields(fresh.HostKey)[1]) {
+		t.Error("a key that was shown is listed now")
+	}
+	before := ch.outer.accepted.Load()
+	for name, r := range map[string]Result{
+		"without a proof":    b.RunPlain("ssh", "scan", fresh.Address, "--jump", "bastion", "--known-hosts", ch.known, "--json"),
+		"by another proof":   b.RunWith("", another, "ssh", "scan", "web1", "--known-hosts", ch.known, "--json"),
+		"over nobody":        b.Run("ssh", "scan", "web1", "--jump", "nobody", "--known-hosts", ch.known, "--json"),
+		"to no real address": b.Run("ssh", "scan", "a b", "--jump", "bastion", "--known-hosts", ch.known, "--json"),
+	} {
+		if r.Code == 0 || r.Stdout != "" {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	conn, err := client.DialLocation(t.Context(), b.Location(), client.Options{Program: "test", Role: wire.RoleCLI})
+	must(t, err)
+	defer conn.Close()
+	request := wire.Managed{Request: json.RawMessage(fmt.Sprintf(`{"address":%q,"jump":["bastion"]}`, fresh.Address))}
+	if err := conn.Call(t.Context(), wire.MethodHostKeys, request, nil); !errors.Is(err, &wire.Error{Code: wire.CodeProofRequired}) {
+		t.Errorf("the broker, asked without a proof: %v", err)
+	}
+	if n := ch.outer.accepted.Load() - before; n != 0 {
+		t.Errorf("%d connections to the jump host for what was refused", n)
+	}
+	var asked, shown int
+	for _, row := range b.Activity() {
+		if row.Kind != "host.asked" {
+			continue
+		}
+		if asked++; !strings.Contains(string(row.Request), outer) {
+			t.Errorf("the row says %s", row.Request)
+		}
+		if strings.Contains(string(row.Outcome), last) || strings.Contains(string(row.Outcome), fingerprintOf(t, fresh.HostKey)) {
+			shown++
+		}
+	}
+	if asked != 4 || shown != 2 {
+		t.Errorf("%d rows about asking, %d of them with keys", asked, shown)
+	}
+	b.lockEndsAScan(t, ch)
+}
+
+// lockEndsAScan locks while a host behind the jump host is asked that says
+// nothing: the connection to it ends, and so does the command.
+func (b *Broker) lockEndsAScan(t *testing.T, ch *chain) {
+	t.Helper()
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer silent.Close()
+	scanned := make(chan Result, 1)
+	go func() {
+		scanned <- b.Run("ssh", "scan", silent.Addr().String(), "--jump", "bastion", "--known-hosts", ch.known)
+	}()
+	must(t, silent.(*net.TCPListener).SetDeadline(time.Now().Add(30*time.Second)))
+	c, err := silent.Accept()
+	must(t, err)
+	defer c.Close()
+	b.Must("lock")
+	must(t, c.SetReadDeadline(time.Now().Add(5*time.Second))) // the question itself would take longer
+	if _, err := io.Copy(io.Discard, c); err != nil {
+		t.Errorf("the host was asked on after the lock: %v", err)
+	}
+	if r := <-scanned; r.Code != 4 || !strings.Contains(r.Stderr, "Yett was locked") {
+		t.Errorf("the command says %+v", r)
+	}
+	b.Unlock()
 }
 
 func fingerprintOf(t *testing.T, line string) string {
@@ -279,7 +372,7 @@ func TestSSHKeygen(t *testing.T) {
 	if key, comment, _, _, err := ssh.ParseAuthorizedKey([]byte(made)); err != nil || key.Type() != ssh.KeyAlgoED25519 || comment != "yett-made" {
 		t.Fatalf("%q: %v", made, err)
 	}
-	if r := b.Run("ssh", "keygen", "made"); r.Code != 1 || !strings.Contains(r.Stderr, "yett ssh keygen made --rotate") {
+	if r := b.Run("ssh", "keygen", "made"); r.Code != 1 || !strings.Contains(r.Stderr, "yett ssh keygen --home "+b.Home+" made --rotate") {
 		t.Errorf("a key that is there: %+v", r)
 	}
 	if again := b.Must("ssh", "public", "made").Stdout; again != made {

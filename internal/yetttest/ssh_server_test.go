@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -24,6 +25,14 @@ type sshServer struct {
 
 	mu         sync.Mutex
 	authorized map[string]bool
+	tried      []string // fingerprints of the keys that it was offered
+}
+
+// offered are the keys that it was offered.
+func (s *sshServer) offered() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.tried)
 }
 
 func startSSHServer(t *testing.T) *sshServer {
@@ -42,6 +51,7 @@ func startSSHServer(t *testing.T) *sshServer {
 	config := &ssh.ServerConfig{PublicKeyCallback: func(c ssh.ConnMetadata, k ssh.PublicKey) (*ssh.Permissions, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		s.tried = append(s.tried, ssh.FingerprintSHA256(k))
 		if c.User() != s.User || !s.authorized[string(k.Marshal())] {
 			return nil, errors.New("not let in")
 		}

@@ -166,7 +166,7 @@ func TestAttackTouchIDReach(t *testing.T) {
 
 	for method, request := range map[string]any{
 		wire.MethodVaultSetSlot: wire.SlotSet{}, wire.MethodKeychainSet: wire.KeychainSet{Salt: make([]byte, 16), UnlockKey: make([]byte, 32)},
-		wire.MethodKeychainRemove: wire.Empty{}, wire.MethodSecretSet: wire.SecretSet{Name: "demo", Value: []byte(canary)},
+		wire.MethodKeychainRemove: wire.Empty{}, wire.MethodHostKeys: wire.HostKeys{Address: "a.example", Jump: []string{"b"}}, wire.MethodSecretSet: wire.SecretSet{Name: "demo", Value: []byte(canary)},
 		wire.MethodPasskeyRemove: wire.PasskeyName{Name: "laptop"}, wire.MethodVaultBackup: wire.VaultBackup{}, wire.MethodApprovalClick: wire.Empty{},
 	} {
 		nonce, raw := p.challenge().Nonce, asJSON(t, request)
