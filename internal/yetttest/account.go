@@ -61,20 +61,24 @@ func complain(err error) int {
 	return 1
 }
 
-// build builds yett and yett-mcp beside one another, with the race detector
-// where the test has it.
+// build builds yett and yett-mcp beside one another. Where the test has the race
+// detector they have it too, and a second pair is built as it is shipped.
 func build(dir string) error {
-	args := []string{"build", "-buildvcs=false", "-o", dir + "/"}
-	env := append(os.Environ(), "CGO_ENABLED=0")
-	if raceEnabled {
-		args, env = append(args, "-race"), append(os.Environ(), "CGO_ENABLED=1")
+	if !raceEnabled {
+		return buildPrograms(dir, "CGO_ENABLED=0")
 	}
-	for _, program := range []string{"yett", "yett-mcp"} {
-		c := exec.Command("go", append(args, "github.com/yett-broker/yett/cmd/"+program)...)
-		c.Env = env
-		if out, err := c.CombinedOutput(); err != nil {
-			return fmt.Errorf("building %s: %v\n%s", program, err, out)
-		}
+	if err := buildPrograms(dir, "CGO_ENABLED=1", "-race"); err != nil {
+		return err
+	}
+	return buildPrograms(filepath.Join(dir, shipped), "CGO_ENABLED=0")
+}
+
+func buildPrograms(dir, cgo string, flags ...string) error {
+	args := append([]string{"build", "-buildvcs=false", "-ldflags=-w", "-o", dir + "/"}, flags...)
+	c := exec.Command("go", append(args, "github.com/yett-broker/yett/cmd/yett", "github.com/yett-broker/yett/cmd/yett-mcp")...)
+	c.Env = append(os.Environ(), cgo)
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("building the programs: %w\n%s", err, out)
 	}
 	return nil
 }

@@ -38,29 +38,6 @@ func init() {
 	os.Exit(0)
 }
 
-// Static returns the path of a program as it is shipped: tests with the race
-// detector run programs that are built otherwise.
-func Static(name string) string {
-	if !raceEnabled {
-		return Bin(name)
-	}
-	return Bin(filepath.Join("static", name))
-}
-
-// buildStatic builds the programs as they are shipped, where the tests run
-// others.
-func buildStatic(dir string) error {
-	if !raceEnabled {
-		return nil
-	}
-	c := exec.Command("go", "build", "-buildvcs=false", "-o", filepath.Join(dir, "static")+"/", "github.com/yett-broker/yett/cmd/...")
-	c.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := c.CombinedOutput(); err != nil {
-		return fmt.Errorf("building the static programs: %w\n%s", err, out)
-	}
-	return nil
-}
-
 // startSecond starts the second account's server, if root can.
 func startSecond(dir string) error {
 	if os.Getuid() != 0 {

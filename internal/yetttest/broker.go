@@ -27,6 +27,30 @@ const Patience = 30 * time.Second
 // Bin returns the path of a built program.
 func Bin(name string) string { return filepath.Join(os.Getenv(envBin), name) }
 
+// shipped is the directory, beside the programs, of those without the race
+// detector.
+const shipped = "shipped"
+
+// Static returns the path of a program as it is shipped: tests with the race
+// detector run programs that are built otherwise.
+func Static(name string) string {
+	if !raceEnabled {
+		return Bin(name)
+	}
+	return Bin(filepath.Join(shipped, name))
+}
+
+// Command returns the path of the yett that runs a command. The race detector
+// makes a short command several times slower and has next to nothing to see in
+// it, so that only commands have it which start or name the programs beside
+// them, or stay.
+func Command(args ...string) string {
+	if len(args) > 0 && slices.Contains([]string{"serve", "up", "try", "selftest", "doctor", "console", "connect", "add", "adopt"}, args[0]) {
+		return Bin("yett")
+	}
+	return Static("yett")
+}
+
 // Broker is a real broker on a home of its own. Everything that its processes
 // print is kept, so that a test can search it.
 type Broker struct {
@@ -168,7 +192,7 @@ func (b *Broker) RunPlain(args ...string) Result { return b.RunWith("", "", args
 // of which need be given.
 func (b *Broker) RunWith(stdin, passphrase string, args ...string) Result {
 	args = append(args, "--home", b.Home)
-	c := exec.Command(Bin("yett"))
+	c := exec.Command(Command(args...))
 	c.Env = b.Env
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // no terminal, wherever the tests run
 	c.Stdin = bytes.NewReader([]byte(stdin))

@@ -149,7 +149,7 @@ type canaryRun struct {
 // it prints. init gives the recovery code on descriptor 4.
 func (r *canaryRun) command(stdin, passphrase string, args ...string) (stdout string, code int) {
 	r.t.Helper()
-	c := exec.Command(Bin("yett"), append(args, "--home", r.b.Home, "--passphrase-fd", "3")...)
+	c := exec.Command(Command(args...), append(args, "--home", r.b.Home, "--passphrase-fd", "3")...)
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	c.Stdin = strings.NewReader(stdin)
 	var out, errs bytes.Buffer

@@ -13,7 +13,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	code := Main(m, installNode, serveSSH, buildStatic, startSecond, prepareCards, buildReleases, mountSmallDisk)
+	code := Main(m, installNode, serveSSH, startSecond, prepareCards, buildReleases, mountSmallDisk)
 	unmountSmallDisk()
 	stopSSH()
 	stopSecond()

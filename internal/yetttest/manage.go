@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -16,10 +15,9 @@ import (
 	"github.com/yett-broker/yett/internal/wire"
 )
 
-// The vault of every test is a copy of one that yett init made, so that the
-// slow derivation of keys happens once. What a person does with the command
-// line is then done here over the same socket, by the same messages; tests of
-// the command line itself use Run.
+// The vault of every test is a copy of one. What a person does with the command
+// line is done here over the same socket, by the same messages; tests of the
+// command line itself use Run.
 var template struct {
 	once sync.Once
 	file []byte
@@ -35,37 +33,44 @@ func makeTemplate(t testing.TB) {
 	}
 }
 
+// buildTemplate makes the vault as yett init does, and then gives its
+// passphrase the lowest cost that a vault may have: each command that is run
+// with the passphrase derives the keys anew.
 func buildTemplate() error {
 	dir, err := os.MkdirTemp("", "yt")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	home := filepath.Join(dir, "h")
-	r, w, err := os.Pipe()
+	if _, err := vault.Create(dir, []byte(Passphrase)); err != nil {
+		return err
+	}
+	v, err := vault.Load(dir)
 	if err != nil {
 		return err
 	}
-	defer r.Close()
-	w.WriteString(Passphrase + "\n")
-	w.Close()
-	c := exec.Command(Bin("yett"), "init", "--home", home, "--passphrase-fd", "3")
-	c.ExtraFiles = []*os.File{r}
-	if err := c.Run(); err != nil {
-		return err
-	}
-	if template.file, err = os.ReadFile(filepath.Join(home, vault.FileName)); err != nil {
-		return err
-	}
-	v, err := vault.Load(home)
-	if err != nil {
-		return err
-	}
+	defer v.Lock()
 	for _, s := range v.Slots() {
-		if s.Name == vault.SlotPassphrase {
-			template.keys, err = vault.Derive([]byte(Passphrase), s.KDF)
+		if s.Name != vault.SlotPassphrase {
+			continue
+		}
+		keys, err := vault.Derive([]byte(Passphrase), s.KDF)
+		if err != nil {
+			return err
+		}
+		if err := v.Unlock(vault.SlotPassphrase, keys.Unlock); err != nil {
+			return err
+		}
+		cheap := vault.NewKDF()
+		cheap.Time, cheap.MemoryKiB = 2, 19<<10
+		if template.keys, err = vault.Derive([]byte(Passphrase), cheap); err != nil {
+			return err
+		}
+		if err := v.SetSlot(vault.SlotPassphrase, cheap, template.keys); err != nil {
+			return err
 		}
 	}
+	template.file, err = os.ReadFile(filepath.Join(dir, vault.FileName))
 	return err
 }
 

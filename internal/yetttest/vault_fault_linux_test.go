@@ -143,7 +143,7 @@ func injected(t testing.TB, cmd *exec.Cmd) (started func() *injector) {
 	theirs := os.NewFile(uintptr(pair[1]), "launch")
 	cmd.ExtraFiles = append(cmd.ExtraFiles, theirs)
 	if cmd.Env == nil {
-		cmd.Env = []string{}
+		cmd.Env = []string{"GORACE=" + os.Getenv("GORACE")}
 	}
 	cmd.Env = append(slices.Clone(cmd.Env), fmt.Sprintf("%s=%d", launchVariable, 2+len(cmd.ExtraFiles)))
 	cmd.Args = append([]string{cmd.Path}, append([]string{cmd.Path}, cmd.Args[1:]...)...)

@@ -46,7 +46,7 @@ func (b *Broker) runSecrets(code bool, secrets []secretArg, args ...string) (r R
 // secretCommand is a command that is not started yet, without a terminal.
 func (b *Broker) secretCommand(secrets []secretArg, args ...string) *exec.Cmd {
 	b.T.Helper()
-	c := exec.Command(Bin("yett"), append(args, "--home", b.Home)...)
+	c := exec.Command(Command(args...), append(args, "--home", b.Home)...)
 	c.Env = b.Env
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	for _, s := range secrets {

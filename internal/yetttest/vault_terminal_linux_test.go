@@ -41,8 +41,8 @@ func (b *Broker) typing(t *testing.T, args ...string) *typist {
 	modes.Iflag |= unix.ICRNL
 	must(t, unix.IoctlSetTermios(int(tty.Fd()), unix.TCSETS, modes))
 	p := &typist{t: t, master: mine, ended: make(chan struct{})}
-	p.cmd = exec.Command(Bin("yett"), append(args, "--home", b.Home)...)
-	p.cmd.Env = []string{}
+	p.cmd = exec.Command(Command(args...), append(args, "--home", b.Home)...)
+	p.cmd.Env = []string{"GORACE=" + os.Getenv("GORACE")}
 	p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = tty, tty, tty
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	must(t, p.cmd.Start())
