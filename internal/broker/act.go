@@ -106,7 +106,9 @@ func (b *Broker) act(op *operation, began chan<- *wire.Error) bool {
 	if b.stopping {
 		return false
 	}
-	b.acting.Go(func() {
+	b.acting.Add(1)
+	b.workers.do(func() {
+		defer b.acting.Done()
 		defer func() {
 			if p := recover(); p != nil {
 				b.logPanic("perform", p)

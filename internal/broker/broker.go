@@ -87,6 +87,7 @@ type Broker struct {
 	searches  chan struct{} // bounds how many bodies are searched at once
 	ops       *operations
 	unwritten unwritten
+	workers   *workers
 	shares    *shares
 	tokens    *tokens
 	doors     doors
@@ -139,8 +140,9 @@ func New(c Config) (*Broker, error) {
 		return nil, errors.New("broker: a required part is missing")
 	}
 	instance := action.NewID("b_")
-	return &Broker{Config: c, instance: instance, queue: approval.NewQueue(instance, c.Clock),
-		sessions: session.NewTable(c.Clock), searches: make(chan struct{}, searchesAtOnce), ops: newOperations(), shares: newShares(), tokens: newTokens(), stop: make(chan struct{}),
+	stop := make(chan struct{})
+	return &Broker{Config: c, instance: instance, workers: newWorkers(stop), queue: approval.NewQueue(instance, c.Clock),
+		sessions: session.NewTable(c.Clock), searches: make(chan struct{}, searchesAtOnce), ops: newOperations(), shares: newShares(), tokens: newTokens(), stop: stop,
 		channels: map[*channel]struct{}{}, pages: map[*Page]struct{}{}, deriving: make(chan struct{}, 1)}, nil
 }
 

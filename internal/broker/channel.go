@@ -211,7 +211,9 @@ func (ch *channel) receive(req wire.Request, holds int) *wire.Error {
 		<-ch.slot
 		return wire.NewError(wire.CodeBusy)
 	}
-	ch.requests.Go(func() {
+	ch.requests.Add(1)
+	ch.b.workers.do(func() {
+		defer ch.requests.Done()
 		defer func() {
 			ch.share.release(holds)
 			<-ch.slot
