@@ -76,9 +76,9 @@ func (a *app) testAccess(c *cobra.Command, request wire.AccessTest) error {
 		return &wire.Error{Code: r.Code, Message: "It lies outside: " + r.Message + ".", NextStep: "yett access list shows what each capability allows."}
 	case a.json:
 	case r.Confirm == access.ConfirmEach:
-		fmt.Fprintln(a.stdout, "It lies within. You are asked for the session, and for each action.")
+		fmt.Fprintln(a.stdout, "It lies within. A card asks for the session, and one for each action.")
 	default:
-		fmt.Fprintln(a.stdout, "It lies within. You are asked once for the session.")
+		fmt.Fprintln(a.stdout, "It lies within. A card asks for the session; a yes is for one action, or for a time.")
 	}
 	return nil
 }

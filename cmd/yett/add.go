@@ -113,8 +113,7 @@ func (a *app) listPresets() error {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", p.Name, p.Title, place)
 	}
 	w.Flush()
-	fmt.Fprintln(a.stdout, "next: yett add PRESET")
-	return nil
+	return a.advise("next: yett add PRESET")
 }
 
 // addition is what is about to be added.
@@ -221,8 +220,7 @@ func (a *app) dialUp(ctx context.Context) (*client.Conn, error) {
 	var fail *wire.Error
 	if errors.As(err, &fail) && (fail.Code == wire.CodeUnavailable || fail.Code == wire.CodeLocked) {
 		e := *fail
-		loc, _ := a.location() // it was found before
-		e.NextStep = "Start and unlock it: yett up" + homeFlag(loc) + "."
+		e.NextStep = "Start and unlock it: yett up."
 		return nil, &e
 	}
 	return conn, err

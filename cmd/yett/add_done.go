@@ -49,7 +49,7 @@ func (a *app) printAdded(ctx context.Context, conn *client.Conn, d addition, don
 			Then(done.Test.nextStep)
 	}
 	if !a.json {
-		fmt.Fprintf(a.stdout, "next: let an agent ask for it, then: yett pending%s\n", homeFlag(loc))
+		a.advise("next: let an agent ask for it, then: yett pending")
 		if len(a.connected(loc, done.Client)) == 0 {
 			a.printClient(loc, done.Client, "      ")
 		}
@@ -60,9 +60,9 @@ func (a *app) printAdded(ctx context.Context, conn *client.Conn, d addition, don
 func (a *app) printAddedText(d addition, done addDone) {
 	fmt.Fprintf(a.stdout, "%s is added. Agents may ask for:\n", d.name)
 	for _, c := range done.Capabilities {
-		how := "you are asked once for each session"
+		how := "a card for each session; a yes is for one action, or for a time"
 		if c.Confirm == access.ConfirmEach {
-			how = "you are asked for each action"
+			how = "a card for each action"
 		}
 		fmt.Fprintf(a.stdout, "  %s  →  %s  (%s)\n", c.Capability, c.Target, how)
 	}

@@ -133,7 +133,7 @@ func (a *app) listAmbient(ctx context.Context) error {
 	}
 	fmt.Fprintf(a.stdout, "%s that agents of this login can use without Yett; %d can be moved\n", howMany(len(found), "credential"), can)
 	if can > 0 {
-		fmt.Fprintf(a.stdout, "next: yett adopt %s\n", first)
+		a.advise("next: yett adopt %s", first)
 	}
 	return nil
 }

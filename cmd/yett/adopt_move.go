@@ -55,9 +55,9 @@ func (a *app) adopt(ctx context.Context, names []string, o adoptOptions) error {
 	case 0:
 		fmt.Fprintln(a.stdout, "None is left that agents of this login can use without Yett.")
 	case 1:
-		fmt.Fprintln(a.stdout, "1 credential is left that agents of this login can use without Yett: yett adopt shows it")
+		a.advise("1 credential is left that agents of this login can use without Yett: yett adopt shows it")
 	default:
-		fmt.Fprintf(a.stdout, "%d credentials are left that agents of this login can use without Yett: yett adopt lists them\n", len(left))
+		a.advise("%d credentials are left that agents of this login can use without Yett: yett adopt lists them", len(left))
 	}
 	return nil
 }
@@ -152,6 +152,7 @@ func (a *app) takeAway(ctx context.Context, f ambient.Finding, value []byte, o a
 			a.note("It stays where it is: %s.", approval.Printable(err.Error()))
 		}
 	}
+	d.NextStep = a.here(d.NextStep)
 	if !a.json {
 		if d.Removed {
 			fmt.Fprintf(a.stdout, "It is taken away from %s.\n", placeOf(f))

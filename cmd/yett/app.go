@@ -21,7 +21,8 @@ type app struct {
 	stdin, stderr *os.File
 	stdout        *output
 
-	home   string
+	home     string
+	commands []string // the names of those that take --home
 	json   bool
 	passFD int
 
@@ -83,7 +84,7 @@ func unavailable(loc endpoint.Location, err error) error {
 		e.Message = fmt.Sprintf("The broker did not answer: %v.", err)
 		return e
 	}
-	up := "yett up" + homeFlag(loc)
+	up := "yett up"
 	switch u.Cause {
 	case endpoint.NotRunning:
 		e.Message, e.NextStep = "The broker is not running.", "Start it: "+up+"."

@@ -45,7 +45,7 @@ func (a *app) auditVerify(ctx context.Context, rows bool) error {
 	report, err := ledger.Verify(ctx, loc.Home, opener, a.progress("rows"), again.look)
 	if errors.Is(err, ledger.ErrNoLedger) {
 		return wire.Errorf(wire.CodeBadRequest, "There is no ledger in %s.", loc.Home).
-			Then("Start the broker once: yett up" + homeFlag(loc) + ".")
+			Then("Start the broker once: yett up.")
 	}
 	if err != nil {
 		return fmt.Errorf("the ledger cannot be read: %w", err)

@@ -121,11 +121,14 @@ func printGranting(w io.Writer, g approval.Granting, oneAction bool) {
 			printList(w, "budget", []string{c.Budget})
 		}
 	}
-	fmt.Fprintf(w, "  unit      %s\n", g.Unit)
+	fmt.Fprintf(w, "  unit      %s (%s)\n", g.Unit, unitWords[g.Unit])
 	if !oneAction {
 		fmt.Fprintf(w, "  until     %s at the longest\n", g.LongestEnd.Local().Format("2006-01-02 15:04"))
 	}
 }
+
+// unitWords say what a unit is.
+var unitWords = map[action.Unit]string{action.UnitProcess: "this one process", action.UnitOperation: "one action"}
 
 // printRequest prints the action in full: it is what the yes is about.
 func printRequest(w io.Writer, r *approval.Request) {

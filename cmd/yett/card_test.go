@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -92,11 +94,20 @@ func TestP01_AListOfManyCardsCanBeRead(t *testing.T) {
 	for i := range 150 {
 		items = append(items, wire.Approval{ApprovalID: fmt.Sprint("a_", i), SessionID: []string{"s_flood", "s_other"}[min(i%20, 1)^1], Card: card, Asked: 1})
 	}
-	var b strings.Builder
-	if err := printPending(&b, items); err != nil {
+	f, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	out := b.String()
+	defer f.Close()
+	a := &app{stdout: &output{File: f}}
+	if err := a.printPending(items); err != nil {
+		t.Fatal(err)
+	}
+	raw, err := os.ReadFile(f.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := string(raw)
 	if n := strings.Count(out, "QUAIL ORCHID"); n != cardsShown {
 		t.Errorf("%d cards are shown in full", n)
 	}

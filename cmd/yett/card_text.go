@@ -2,7 +2,6 @@ package main
 
 import (
 	"io"
-	"os"
 	"strings"
 	"unicode/utf8"
 
@@ -16,7 +15,7 @@ const usualWidth = 80
 
 // widthOf is the width of a terminal in columns, or the usual one.
 func widthOf(out io.Writer) int {
-	if f, ok := out.(*os.File); ok {
+	if f, ok := out.(interface{ Fd() uintptr }); ok {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 20 {
 			return width
 		}

@@ -119,13 +119,13 @@ func (f consoleFlags) ports(loc endpoint.Location) []int {
 
 // serveConsole serves the console beside the broker, until the returned function
 // is called. The broker goes on without one where the port cannot be had.
-func serveConsole(log *slog.Logger, loc endpoint.Location, b *broker.Broker, f consoleFlags) (stop func()) {
+func (a *app) serveConsole(log *slog.Logger, loc endpoint.Location, b *broker.Broker, f consoleFlags) (stop func()) {
 	if !f.wanted(loc) {
 		b.ConsoleOff("it was started without one")
 		return func() {}
 	}
 	cfg := console.Config{Broker: consoleSeam{b}, Log: log, Port: f.port,
-		Doctor: func(ctx context.Context) []console.Check { return consoleChecks(ctx, loc, b) },
+		Doctor: func(ctx context.Context) []console.Check { return a.consoleChecks(ctx, loc, b) },
 		Review: func(ctx context.Context, ask console.Ask) (console.Review, error) {
 			return consoleReview(ctx, loc, b, ask)
 		}}
@@ -220,11 +220,11 @@ func (p consolePage) Derive(phrase []byte) (console.Keys, *wire.Error) {
 	return keys, nil
 }
 
-func consoleChecks(ctx context.Context, loc endpoint.Location, b *broker.Broker) []console.Check {
+func (a *app) consoleChecks(ctx context.Context, loc endpoint.Location, b *broker.Broker) []console.Check {
 	report := doctor.Examine(ctx, ownSubject(loc, b))
 	checks := make([]console.Check, len(report.Findings))
 	for i, f := range report.Findings {
-		checks[i] = console.Check{Name: f.Check, Level: [...]string{"ok", "note", "problem"}[f.Level], Found: f.Found, NextStep: advice(loc, f.Cause)}
+		checks[i] = console.Check{Name: f.Check, Level: [...]string{"ok", "note", "problem"}[f.Level], Found: f.Found, NextStep: a.advice(f.Cause)}
 	}
 	return checks
 }

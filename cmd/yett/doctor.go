@@ -46,7 +46,7 @@ func (a *app) doctor(ctx context.Context) error {
 	report := a.examine(ctx, loc)
 	checks := make([]check, 0, len(report.Findings))
 	for _, f := range report.Findings {
-		checks = append(checks, check{Name: f.Check, OK: f.Level != doctor.Bad, Found: f.Found, NextStep: advice(loc, f.Cause), level: f.Level})
+		checks = append(checks, check{Name: f.Check, OK: f.Level != doctor.Bad, Found: f.Found, NextStep: a.advice(f.Cause), level: f.Level})
 	}
 	if a.json {
 		if err := printJSON(a.stdout, map[string]any{"ok": report.OK(), "checks": checks}); err != nil {

@@ -1,26 +1,22 @@
 package main
 
 import (
-	"strings"
-
 	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/doctor"
-	"github.com/yett-broker/yett/internal/endpoint"
 )
 
-// nextSteps is what to do about each cause. $FLAG becomes the flag that
-// names the home, where one was given.
+// nextSteps is what to do about each cause.
 var nextSteps = map[doctor.Cause]string{
-	doctor.NotRunning:       "Start the broker: yett up$FLAG.",
-	doctor.StaleSocket:      "The broker has ended and left its socket. Start it again: yett up$FLAG; it removes what it proves to be a leftover.",
+	doctor.NotRunning:       "Start the broker: yett up.",
+	doctor.StaleSocket:      "The broker has ended and left its socket. Start it again: yett up; it removes what it proves to be a leftover.",
 	doctor.Starting:         "Try again in a moment; if it stays so, look at the service's log.",
 	doctor.Forbidden:        "Run it outside the sandbox, or allow the socket there.",
 	doctor.UnsafeEndpoint:   "Find out who made it so. Yett uses and removes nothing there: make the directory your own and 0700, or move what is in the way aside.",
-	doctor.NotAnswering:     "Look at the broker's log; end that process and start it again: yett up$FLAG.",
+	doctor.NotAnswering:     "Look at the broker's log; end that process and start it again: yett up.",
 	doctor.NotOurBroker:     "Find out who listens there: ss -xlp. Use the yett that lies beside the broker's program.",
-	doctor.NoStatus:         "It may be stopped or overloaded. Look at its log; if it stays so, end the process and start it again: yett up$FLAG.",
-	doctor.BrokerLocked:     "Unlock it when agents need it: yett unlock$FLAG.",
-	doctor.OtherVersion:     "Restart the broker, so that both are of one release: yett stop$FLAG, then yett up$FLAG.",
+	doctor.NoStatus:         "It may be stopped or overloaded. Look at its log; if it stays so, end the process and start it again: yett up.",
+	doctor.BrokerLocked:     "Unlock it when agents need it: yett unlock.",
+	doctor.OtherVersion:     "Restart the broker, so that both are of one release: yett stop, then yett up.",
 	doctor.ProgramReplaced:  "Restart the broker when it suits you, and then the agents: the running ones go on as they are.",
 	doctor.ProgramMissing:   "Install yett and yett-mcp into one directory.",
 	doctor.ProgramOpen:      "Whoever can change it can act as it: chmod go-w, and give it to your account or root.",
@@ -29,18 +25,18 @@ var nextSteps = map[doctor.Cause]string{
 	doctor.Dumpable:         "Stop the broker and look at its log: hardening failed. Something may hold it in a debugger or a container.",
 	doctor.MemoryNotLocked:  "Raise the limit for the broker: ulimit -l, or LimitMEMLOCK in its unit. Encrypted swap does it too.",
 	doctor.HiddenListener:   "Yett opens none but the console's. See as root whose they are: ss -ltnp.",
-	doctor.NoVault:          "Make it, and start the broker: yett up$FLAG.",
-	doctor.VaultDamaged:     "Leave the file as it is. Restore a backup: yett vault restore FILE$FLAG.",
+	doctor.NoVault:          "Make it, and start the broker: yett up.",
+	doctor.VaultDamaged:     "Leave the file as it is. Restore a backup: yett vault restore FILE.",
 	doctor.VaultRolledBack:  "An older file lies in the vault's place. If you did not put it there, find out who did before you unlock.",
-	doctor.NoRecovery:       "Make a recovery code: yett vault recovery-code$FLAG.",
+	doctor.NoRecovery:       "Make a recovery code: yett vault recovery-code.",
 	doctor.NoPrevious:       "Nothing; the next change of the vault keeps it.",
 	doctor.ReplacedKept:     "It opens with its own passphrase. Remove it when you do not need it any more.",
 	doctor.FileOpen:         "Find out who made it so, then chmod 600 it and give it to your account.",
 	doctor.HomeOpen:         "Find out who made it so, then chmod 700 it and give it to your account.",
-	doctor.HomeMissing:      "Make the vault, and start the broker: yett up$FLAG.",
+	doctor.HomeMissing:      "Make the vault, and start the broker: yett up.",
 	doctor.NoLedger:         "Nothing; the broker makes it at its first start.",
-	doctor.LedgerUnknown:    "Keep the files as they are, and look at: yett audit verify$FLAG.",
-	doctor.LedgerStopped:    "Look at yett audit verify$FLAG and the broker's log.",
+	doctor.LedgerUnknown:    "Keep the files as they are, and look at: yett audit verify.",
+	doctor.LedgerStopped:    "Look at yett audit verify and the broker's log.",
 	doctor.DiskFull:         "Make room: without it no action can be recorded, so none is done.",
 	doctor.DiskLow:          "Make room before it runs out.",
 	doctor.DiskUnknown:      "Look at the disk of the data directory.",
@@ -61,6 +57,4 @@ var nextSteps = map[doctor.Cause]string{
 	doctor.SystemUnknown:    "Nothing can be said about it here.",
 }
 
-func advice(loc endpoint.Location, c doctor.Cause) string {
-	return approval.Printable(strings.ReplaceAll(nextSteps[c], "$FLAG", homeFlag(loc)))
-}
+func (a *app) advice(c doctor.Cause) string { return approval.Printable(a.here(nextSteps[c])) }

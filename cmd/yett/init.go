@@ -40,8 +40,7 @@ func (a *app) initialise(ctx context.Context, recoveryFD int) error {
 		return printJSON(a.stdout, map[string]any{"home": loc.Home, "recovery_shown": shown})
 	}
 	a.printCreated(loc, shown)
-	fmt.Fprintf(a.stdout, "next: yett up%s\n", homeFlag(loc))
-	return nil
+	return a.advise("next: yett up")
 }
 
 // createVault makes the vault of a home that has none, and reports whether the
@@ -121,7 +120,7 @@ func cannotCreate(loc endpoint.Location, err error) error {
 	switch {
 	case errors.Is(err, vault.ErrExists):
 		e.Message = fmt.Sprintf("There is a vault in %s already; it was left as it is.", loc.Home)
-		e.NextStep = "Use it: yett up" + homeFlag(loc) + "."
+		e.NextStep = "Use it: yett up."
 	case errors.Is(err, vault.ErrPassphraseShort):
 		e.Message, e.NextStep = sentence(err.Error()), "Choose a longer one; several words are good."
 	default:

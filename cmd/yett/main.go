@@ -96,6 +96,9 @@ func (a *app) finish(command *cobra.Command, args []string, err error) int {
 }
 
 func (a *app) printError(e *wire.Error) {
+	told := *e
+	told.NextStep = a.here(e.NextStep)
+	e = &told
 	if a.json {
 		printJSON(a.stderr, map[string]any{"error": e})
 		return
@@ -156,6 +159,7 @@ func newRoot(a *app) *cobra.Command {
 	inGroups(root)
 	withExamples(root)
 	usageErrors(root)
+	a.knowCommands(root, "")
 	a.completeWords(root)
 	return root
 }

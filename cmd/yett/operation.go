@@ -60,10 +60,10 @@ func (a *app) showOperation(ctx context.Context, id string) error {
 		}
 	}
 	for _, s := range op.Bodies {
-		fmt.Fprintf(a.stdout, "%s: yett operation show %s --stream %s\n", s, printable(op.OperationID), s)
+		a.advise("%s: yett operation show %s --stream %s", s, printable(op.OperationID), s)
 	}
 	if op.State == string(action.Indeterminate) && op.ResolvedRow == 0 {
-		fmt.Fprintf(a.stdout, "next: check at the other side, then yett operation resolve %s --happened, or --did-not-happen\n", printable(op.OperationID))
+		a.advise("next: check at the other side, then yett operation resolve %s --happened, or --did-not-happen", printable(op.OperationID))
 	}
 	return nil
 }

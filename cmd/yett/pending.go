@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -27,8 +26,9 @@ func newPending(a *app) *cobra.Command {
 		Long: "Shows the cards that wait, in turn between the processes that ask: the oldest of each\n" +
 			"first, so that one process pushes no card of another away. Every process of a program\n" +
 			"has its turn. With an ID that card is shown in full, however many wait; with --json every\n" +
-			"card is. Without your proof only ids, times and capability names are shown; with it the\n" +
-			"cards, and the digests by which they are approved.\n\n" +
+			"card is. Cards say what is to be done and with which digest it is approved, and whoever\n" +
+			"runs this command could read them, an agent too: so they are shown for your proof only.\n" +
+			"Without it there are ids, times and capability names.\n\n" +
 			"With --follow it goes on: each card is printed when it comes, and it is said which wait\n" +
 			"no more. A proof shows cards in full for a quarter of an hour, then in a line each.",
 		Args: cobra.MaximumNArgs(1),
@@ -85,7 +85,7 @@ func (a *app) pendingCard(ctx context.Context, conn *client.Conn, id string) err
 	case a.json:
 		return printJSON(a.stdout, p)
 	}
-	return printPending(a.stdout, []wire.Approval{p})
+	return a.printPending([]wire.Approval{p})
 }
 
 // pendingCards lists all cards. What the broker's list had no room for is asked
@@ -118,7 +118,7 @@ func (a *app) pendingCards(ctx context.Context, conn *client.Conn) error {
 	if err != nil {
 		return err
 	}
-	return printPending(a.stdout, items)
+	return a.printPending(items)
 }
 
 // pageOverlap is how many cards may be decided between two pages of a list
@@ -218,7 +218,8 @@ const (
 // printPending prints the first cards in full and the others in a line each.
 // The list comes in turn between callers, so the flood of one of them stands
 // behind the first cards of all.
-func printPending(out io.Writer, items []wire.Approval) error {
+func (a *app) printPending(items []wire.Approval) error {
+	out := a.stdout
 	if len(items) == 0 {
 		fmt.Fprintln(out, "Nothing waits.")
 	}
@@ -228,22 +229,22 @@ func printPending(out io.Writer, items []wire.Approval) error {
 		if _, err := printCard(out, p); err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "\nnext: yett approve %s%s, or yett deny %s\n\n", p.ApprovalID, forHint(p), p.ApprovalID)
+		a.printChoices(p)
 		full++
 	}
 	rest := items[full:]
 	if full > 0 && len(rest) > 0 {
-		fmt.Fprintf(out, "%d more wait; yett pending ID shows one of them in full:\n", len(rest))
+		a.advise("%d more wait; yett pending ID shows one of them in full:", len(rest))
 	}
 	for i, p := range rest {
 		if i == linesShown {
-			fmt.Fprintf(out, "… and %d more; every one of them: yett pending --json\n", len(rest)-i)
+			a.advise("… and %d more; every one of them: yett pending --json", len(rest)-i)
 			break
 		}
 		line := fmt.Sprintf("%s  %s  until %s", p.ApprovalID, strings.Join(p.Capabilities, ", "), p.ExpiresAt.Local().Format(time.TimeOnly))
 		fmt.Fprintln(out, approval.Printable(line))
 	}
-	printFloods(out, rest)
+	a.printFloods(rest)
 	return nil
 }
 
@@ -251,7 +252,7 @@ func printPending(out io.Writer, items []wire.Approval) error {
 const floodOf = 10
 
 // printFloods says how to be rid of many cards of one session at once.
-func printFloods(out io.Writer, rest []wire.Approval) {
+func (a *app) printFloods(rest []wire.Approval) {
 	cards := map[string]int{}
 	for _, p := range rest {
 		if p.SessionID != "" {
@@ -266,21 +267,31 @@ func printFloods(out io.Writer, rest []wire.Approval) {
 	}
 	slices.SortFunc(floods, func(a, b string) int { return cmp.Or(cards[b]-cards[a], cmp.Compare(a, b)) })
 	for _, id := range floods[:min(len(floods), cardsShown)] {
-		fmt.Fprintf(out, "Session %s has %d of these; to end it and take them all back: yett revoke %s\n", id, cards[id], id)
+		a.advise("Session %s has %d of these; to end it and take them all back: yett revoke %s", id, cards[id], id)
 	}
 }
 
-// forHint offers a length where one makes sense: not for a single action, nor
-// for a session whose actions each get a card of their own.
-func forHint(p wire.Approval) string {
+// printChoices says how a card can be decided.
+func (a *app) printChoices(p wire.Approval) {
+	approve := "next: yett approve " + p.ApprovalID
+	if forTime(p) {
+		a.advise("\n%s             one action for each capability", approve)
+		a.advise("      yett approve %s --for 30m   as many as you like for 30 minutes; at most 8h", p.ApprovalID)
+		a.advise("      yett deny %s                no\n", p.ApprovalID)
+		return
+	}
+	a.advise("\n%s   yes, once", approve)
+	a.advise("      yett deny %s      no\n", p.ApprovalID)
+}
+
+// forTime reports whether a card can be approved for a time: not one for a single
+// action, nor for a session whose actions each get a card of their own.
+func forTime(p wire.Approval) bool {
 	var c struct {
 		Request  *struct{} `json:"request"`
 		Granting struct {
 			Unit action.Unit `json:"unit"`
 		} `json:"granting"`
 	}
-	if json.Unmarshal(p.Card, &c) == nil && (c.Request != nil || c.Granting.Unit == action.UnitOperation) {
-		return ""
-	}
-	return " [--for 30m]"
+	return json.Unmarshal(p.Card, &c) != nil || c.Request == nil && c.Granting.Unit != action.UnitOperation
 }

@@ -25,7 +25,7 @@ type followed struct {
 // interrupted or the broker ends.
 func (a *app) follow(ctx context.Context, conn *client.Conn) error {
 	f := followed{a: a, conn: conn, shown: map[string]wire.Approval{}}
-	a.note("Following what waits; Ctrl-C ends it. Decide in another terminal: yett approve ID, yett deny ID.")
+	a.note("Following what waits; Ctrl-C ends it. Decide in another terminal: yett approve ID, yett approve ID --for 30m, yett deny ID.")
 	for seen := int64(-1); ; {
 		var now wire.ApprovalChanged
 		err := call(ctx, conn, wire.MethodApprovalWait, wire.ApprovalWait{Seen: seen, WaitMS: followWait.Milliseconds()}, nil, &now)
@@ -78,7 +78,7 @@ func (f followed) printCome(p wire.Approval) error {
 	if f.a.json {
 		return printJSON(f.a.stdout, map[string]any{"waits": p})
 	}
-	return printPending(f.a.stdout, []wire.Approval{p})
+	return f.a.printPending([]wire.Approval{p})
 }
 
 func (f followed) printGone(p wire.Approval) error {

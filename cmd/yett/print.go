@@ -103,6 +103,6 @@ func howMany(n int, noun string) string {
 // note prints a line for the person that belongs to no output.
 func (a *app) note(format string, args ...any) {
 	if !a.json {
-		fmt.Fprintf(a.stderr, format+"\n", args...)
+		fmt.Fprintln(a.stderr, a.here(fmt.Sprintf(format, args...)))
 	}
 }

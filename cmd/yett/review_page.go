@@ -75,7 +75,7 @@ func (r *reviewed) units() []fact {
 	case len(asks) == 0:
 		facts = append(facts, fact{"No capability is applied: nothing can be granted", fromAccess})
 	default:
-		facts = append(facts, fact{fmt.Sprintf("%s can be granted; asked once for a session: %d, for each action: %d",
+		facts = append(facts, fact{fmt.Sprintf("%s can be granted; with a card for the session: %d, with one for each action: %d",
 			howMany(len(r.access), "capability"), asks["session"], asks["each"]), fromAccess})
 	}
 	if r.status.State != "locked" {

@@ -127,7 +127,7 @@ func (a *app) serve(ctx context.Context, unused time.Duration, lock lockOn, keep
 		return err
 	}
 	defer watchSuspend(ctx, log, b, lock)()
-	defer serveConsole(log, loc, b, page)()
+	defer a.serveConsole(log, loc, b, page)()
 	log.Info("serving, locked", "version", version, "endpoint", loc.Socket, "home", loc.Home)
 	w := watchEndpoint(ctx, log, started.manager, listener, b)
 	err = b.Serve(w.ctx, listener, func() error { w.end(); return listener.Close() })
@@ -195,7 +195,7 @@ func vaultUnusable(loc endpoint.Location, err error) error {
 	switch {
 	case errors.Is(err, vault.ErrNoVault):
 		e.Code, e.Message = wire.CodeBadRequest, fmt.Sprintf("There is no vault in %s.", loc.Home)
-		e.NextStep = "Make one: yett init" + homeFlag(loc) + "."
+		e.NextStep = "Make one: yett init."
 	case errors.Is(err, vault.ErrDamaged):
 		e.NextStep = "The file was left as it is. Restore a backup, or look at the previous generation beside it (.prev)."
 	}
@@ -212,7 +212,7 @@ func cannotListen(loc endpoint.Location, err error) error {
 		e.NextStep = "Correct the service manager's socket unit: one listener named " + endpoint.InheritedName + " at " + loc.Socket + ", mode 0600, in a directory of mode 0700."
 	case errors.As(err, &used) && used.Answering:
 		e.Code, e.Message = wire.CodeBadRequest, fmt.Sprintf("A broker is running already (%s).", used.Holder)
-		e.NextStep = "Use it, or stop it first: yett stop" + homeFlag(loc) + "."
+		e.NextStep = "Use it, or stop it first: yett stop."
 	case errors.As(err, &used):
 		e.Message = fmt.Sprintf("A broker is running but does not answer (%s).", used.Holder)
 		e.NextStep = "Look at its log; end that process if it stays so."
@@ -224,7 +224,7 @@ func cannotListen(loc endpoint.Location, err error) error {
 
 func cannotBeReached(loc endpoint.Location, err error) error {
 	return wire.Errorf(wire.CodeInternal, "The broker ended itself, since nobody can reach it any more, not even to lock it: %v. Every session has ended.", err).
-		Then("A logout takes the runtime directory away. Start it again: yett up" + homeFlag(loc) + ".")
+		Then("A logout takes the runtime directory away. Start it again: yett up.")
 }
 
 func ledgerUnusable(err error) error {
@@ -239,11 +239,4 @@ func ledgerUnusable(err error) error {
 func bodiesUnusable(loc endpoint.Location, err error) error {
 	return wire.Errorf(wire.CodeInternal, "Bodies of answers cannot be kept in %s: %v.", filepath.Join(loc.Home, bodies.DirName), err).
 		Then("It is a directory of this account with mode 0700; correct that, or move away what is in its place.")
-}
-
-func homeFlag(loc endpoint.Location) string {
-	if loc.Test {
-		return " --home " + loc.Home
-	}
-	return ""
 }

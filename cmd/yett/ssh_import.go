@@ -217,7 +217,7 @@ func (a *app) printImported(p *importPlan, o importOptions) {
 	fmt.Fprintf(a.stdout, "%s taken over.\n", howMany(len(p.hosts), "host"))
 	for _, k := range p.keys {
 		if k.value == nil {
-			fmt.Fprintf(a.stdout, "%s has no value yet: yett secret set %s < %s\n", k.Name, k.Name, approval.Printable(k.File))
+			a.advise("%s has no value yet: yett secret set %s < %s", k.Name, k.Name, approval.Printable(k.File))
 			continue
 		}
 		fmt.Fprintf(a.stdout, "%s has its value. The key still lies in %s, where programs of your account can read it.\n", k.Name, approval.Printable(k.File))

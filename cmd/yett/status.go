@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -40,7 +39,7 @@ func (a *app) status(ctx context.Context) error {
 	if a.json {
 		return printJSON(a.stdout, st)
 	}
-	printStatus(a.stdout, st, foreign)
+	a.printStatus(st, foreign)
 	return nil
 }
 
@@ -53,8 +52,8 @@ func (a *app) printUnavailable() {
 
 // printStatus prints a status for a person. A broker of another release may
 // say anything; foreign is why it speaks no protocol of ours, or nil.
-func printStatus(w io.Writer, st wire.Status, foreign *wire.Error) {
-	p := approval.Printable
+func (a *app) printStatus(st wire.Status, foreign *wire.Error) {
+	w, p := a.stdout, approval.Printable
 	fmt.Fprintf(w, "%s: broker %s at %s\nhome %s, profile %s\n%d waiting, %s%s\n",
 		p(st.State), p(st.BrokerVersion), p(st.Endpoint), p(st.Home), p(st.Profile), st.Pending, howMany(st.Sessions, "session"), pausedOf(st))
 	if st.Ledger != "ok" && st.Ledger != "" {
@@ -67,18 +66,18 @@ func printStatus(w io.Writer, st wire.Status, foreign *wire.Error) {
 		fmt.Fprintf(w, "no console: %s\n", p(st.ConsoleProblem))
 	}
 	if st.UpdateWaiting {
-		fmt.Fprintln(w, "an update of yett is installed; it takes effect at the next start, and sessions end then: yett stop, yett up")
+		a.advise("an update of yett is installed; it takes effect at the next start, and sessions end then: yett stop, yett up")
 	}
 	switch {
 	case foreign != nil:
-		fmt.Fprintf(w, "this yett %s can only ask for this and stop it: %s\nnext: %s\n", version, p(foreign.Message), p(foreign.NextStep))
+		a.advise("this yett %s can only ask for this and stop it: %s\nnext: %s", version, p(foreign.Message), p(foreign.NextStep))
 	case st.State == "locked":
-		fmt.Fprintln(w, "next: yett unlock")
+		a.advise("next: yett unlock")
 	case st.State == wire.CodeQuarantined:
 		_, next := wire.Advice(wire.CodeQuarantined)
-		fmt.Fprintf(w, "next: %s\n", next)
+		a.advise("next: %s", next)
 	case st.Pending > 0:
-		fmt.Fprintln(w, "next: yett pending")
+		a.advise("next: yett pending")
 	}
 }
 

@@ -70,7 +70,7 @@ func (a *app) addTouchID(ctx context.Context, name string) error {
 	if err != nil {
 		return errors.Join(err, store.RemoveSeed(context.WithoutCancel(ctx), loc.Home, func([]byte) bool { return true }))
 	}
-	return a.result(added, "Added. Approve with it: yett approve ID --touch-id.\nIts public key has the SHA-256 %s.", added.Fingerprint)
+	return a.result(added, "Added. Approve with it: %s.\nIts public key has the SHA-256 %s.", a.here("yett approve ID --touch-id"), added.Fingerprint)
 }
 
 func (a *app) enrolTouchID(ctx context.Context, conn *client.Conn, store loginkeys.Store, home, name string) (added wire.Passkey, err error) {

@@ -174,22 +174,22 @@ func (a *app) printUp(ctx context.Context, conn *client.Conn, loc endpoint.Locat
 	if done.Broker == "service" {
 		fmt.Fprintf(a.stdout, "%s The service manager runs the broker.\n", was)
 	} else {
-		fmt.Fprintf(a.stdout, "%s The broker runs in the background; yett stop%s ends it.\n", was, homeFlag(loc))
+		a.advise("%s The broker runs in the background; yett stop ends it.", was)
 	}
 	if st := a.statusOf(ctx, conn); st.Console != "" {
-		fmt.Fprintf(a.stdout, "console: %s (yett console%s opens it)\n", st.Console, homeFlag(loc))
+		a.advise("console: %s (yett console opens it)", st.Console)
 	}
 	next := "next: "
 	if known := a.applied(ctx, conn); known > 0 {
-		fmt.Fprintf(a.stdout, "%s; yett add PRESET%s adds more.\n", howMany(known, "capability")+" can be asked for", homeFlag(loc))
+		a.advise("%s can be asked for; yett add PRESET adds more.", howMany(known, "capability"))
 	} else {
-		fmt.Fprintf(a.stdout, "%syett add PRESET%s     a token or a key, and what agents may ask for with it (yett add lists the presets)\n", next, homeFlag(loc))
+		a.advise("%syett add PRESET     a token or a key, and what agents may ask for with it (yett add lists the presets)", next)
 		next = "      "
 	}
 	if names := a.connected(loc, done.Client); len(names) > 0 {
 		fmt.Fprintf(a.stdout, "%s: connected.\n", strings.Join(names, ", "))
 		if next == "next: " {
-			fmt.Fprintf(a.stdout, "%slet an agent ask, then: yett pending%s\n", next, homeFlag(loc))
+			a.advise("%slet an agent ask, then: yett pending", next)
 		}
 		return
 	}
@@ -251,7 +251,7 @@ func entryOf(loc endpoint.Location) clientEntry {
 // line begins with next, or with as many blanks.
 func (a *app) printClient(loc endpoint.Location, e clientEntry, next string) {
 	if e.Command == "" {
-		fmt.Fprintln(a.stdout, next+"yett-mcp is missing beside yett: install both in one directory, then run yett up again")
+		a.advise("%syett-mcp is missing beside yett: install both in one directory, then run yett up again", next)
 		return
 	}
 	if loc.Test { // yett connect enters the broker of the account's own home only

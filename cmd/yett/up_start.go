@@ -187,5 +187,5 @@ func lastWords(path string, from int64) error {
 
 func cannotStart(loc endpoint.Location, err error) error {
 	return wire.Errorf(wire.CodeUnavailable, "The broker could not be started: %v.", err).
-		Then("Look at " + filepath.Join(loc.Home, brokerLog) + ", or run it where you see it: yett serve" + homeFlag(loc) + ".")
+		Then("Look at " + filepath.Join(loc.Home, brokerLog) + ", or run it where you see it: yett serve.")
 }

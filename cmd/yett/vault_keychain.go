@@ -69,7 +69,7 @@ func (a *app) addShare(ctx context.Context) error {
 	if a.json {
 		return printJSON(a.stdout, map[string]any{"slot": vault.SlotKeychain, "generation": done.Generation, "warning": done.Warning})
 	}
-	fmt.Fprintln(a.stdout, "The login keychain opens the vault: yett unlock --keychain. Take it back with: yett vault keychain remove.")
+	a.advise("The login keychain opens the vault: yett unlock --keychain. Take it back with: yett vault keychain remove.")
 	a.warn(done.Warning)
 	return nil
 }

@@ -168,7 +168,7 @@ func (a *app) recover(ctx context.Context, newFD, codeFD int, keep bool) error {
 	if replaced {
 		fmt.Fprintln(a.stdout, "The new recovery code is valid; the used one opens older backups and vaults that were put aside, and nothing else.")
 	} else {
-		fmt.Fprintln(a.stdout, "The used recovery code stays valid. Replace it: yett vault recovery-code.")
+		a.advise("The used recovery code stays valid. Replace it: yett vault recovery-code.")
 	}
 	a.warn(done.Warning)
 	return nil

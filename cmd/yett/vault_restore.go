@@ -89,8 +89,7 @@ func (a *app) restoreVault(ctx context.Context, path string, f restoreFlags) err
 	if done.Aside != "" {
 		fmt.Fprintf(a.stdout, "What was there is kept: %s\n", done.Aside)
 	}
-	fmt.Fprintf(a.stdout, "next: yett up%s\n", homeFlag(loc))
-	return nil
+	return a.advise("next: yett up")
 }
 
 // presentVault is the vault that is there, nil if none is or if it is damaged:
@@ -177,5 +176,5 @@ func brokerInTheWay(loc endpoint.Location, err error) error {
 		return cannotListen(loc, err)
 	}
 	return wire.Errorf(wire.CodeBadRequest, "A broker has the vault (%s); nothing was changed.", used.Holder).
-		Then("Stop it first: yett stop" + homeFlag(loc) + ".")
+		Then("Stop it first: yett stop.")
 }

@@ -90,7 +90,7 @@ func TestA5_AdoptMovesAToken(t *testing.T) {
 		t.Fatal("it was taken away without a proof")
 	}
 	r := b.Must(append(place, "--remove")...)
-	for _, want := range []string{"+ credential.demo", "place: " + up.URL, "demo has its value", "taken away from", "secret rotate demo", "None is left"} {
+	for _, want := range []string{"+ credential.demo", "place: " + up.URL, "demo has its value", "taken away from", "secret rotate --home " + b.Home + " demo", "None is left"} {
 		if !strings.Contains(r.Stdout, want) {
 			t.Errorf("%q is not said:\n%s", want, r.Stdout)
 		}
@@ -131,7 +131,7 @@ func TestA5_AdoptGoesOn(t *testing.T) {
 
 	must(t, os.WriteFile(file, []byte("DEMO_TOKEN="+canary+"-another\n"), 0o600))
 	r := b.Run(append(adopt, "--remove")...)
-	if text, _ := os.ReadFile(file); r.Code != 1 || !strings.Contains(r.Stderr, "another value already") || !strings.Contains(r.Stderr, "secret rotate demo") || !bytes.Contains(text, []byte("another")) {
+	if text, _ := os.ReadFile(file); r.Code != 1 || !strings.Contains(r.Stderr, "another value already") || !strings.Contains(r.Stderr, "secret rotate --home "+b.Home+" demo") || !bytes.Contains(text, []byte("another")) {
 		t.Errorf("another value: exit %d %s, and %q is left", r.Code, r.Stderr, text)
 	}
 
@@ -177,7 +177,7 @@ func TestA5_AdoptByPreset(t *testing.T) {
 	if r := b.Run("adopt", "netrc:api.example.com"); r.Code != 1 || !strings.Contains(r.Stderr, "cannot be moved") {
 		t.Errorf("a password: exit %d %s", r.Code, r.Stderr)
 	}
-	if r := b.Run("adopt", "nothing"); r.Code != 1 || !strings.Contains(r.Stderr, "yett adopt lists") {
+	if r := b.Run("adopt", "nothing"); r.Code != 1 || !strings.Contains(r.Stderr, "lists what was found") {
 		t.Errorf("exit %d %s", r.Code, r.Stderr)
 	}
 }

@@ -36,7 +36,7 @@ func TestB8_BrokerStates(t *testing.T) {
 		{"locked", refuseOpen(wire.NewError(wire.CodeLocked)), "locked: ", []string{"yett unlock"}},
 		{"unsupported version", refuseHello(unsupported), "protocol_unsupported: ", []string{"pdate and restart yett"}},
 		{"quarantined", refuseOpen(wire.NewError(wire.CodeQuarantined)), "quarantined: ", []string{"yett audit verify"}},
-		{"not attributed", refuseOpen(wire.NewError(wire.CodeAttributionFailed)), "attribution_failed: ", []string{"Start yett-mcp directly"}},
+		{"not attributed", refuseOpen(wire.NewError(wire.CodeAttributionFailed)), "attribution_failed: ", []string{"by its absolute path as command; yett connect writes it so"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			home := testHome(t)

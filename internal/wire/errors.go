@@ -51,7 +51,7 @@ var advice = map[string][2]string{
 	CodeProtocolUnsupported: {"Client and broker speak no common protocol version.", "Update the older side: yett version shows both."},
 	CodeProtocolError:       {"The message does not follow the protocol; the channel is closed.", "Update the client; docs/protocol.md describes the messages."},
 	CodeFrameTooLarge:       {"The message is longer than 1 MiB; the channel is closed.", "Send less at once."},
-	CodeAttributionFailed:   {"Yett cannot establish which program is asking.", "Start yett-mcp directly from the agent's MCP configuration, and restart the agent after an update of Yett."},
+	CodeAttributionFailed:   {"Yett cannot establish which program is asking.", "Let the agent's MCP configuration start yett-mcp itself, by its absolute path as command; yett connect writes it so. Restart the agent after an update of Yett."},
 	CodeSessionUnknown:      {"There is no such session.", "Open a session; ids from elsewhere restore nothing."},
 	CodeSessionPending:      {"The session waits for a person's decision.", "Decide it: yett pending, then yett approve ID or yett deny ID."},
 	CodeSessionEnded:        {"The session has ended; a new one needs a new decision.", "Request access again; a new card will be shown."},

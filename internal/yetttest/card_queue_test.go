@@ -59,7 +59,7 @@ func TestP01_AFloodHidesNoCard(t *testing.T) {
 	if n := strings.Count(out, "\n"); n > 1200 {
 		t.Errorf("the list has %d lines", n)
 	}
-	if !strings.Contains(out, "yett revoke "+flooder.Session.SessionID) {
+	if !strings.Contains(out, "yett revoke --home "+b.Home+" "+flooder.Session.SessionID) {
 		t.Errorf("nobody says how to be rid of the flood:\n%s", out[max(0, len(out)-600):])
 	}
 	if first := strings.Index(out, pid); first > len(out)/2 {

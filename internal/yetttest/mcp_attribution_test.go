@@ -63,7 +63,7 @@ func TestAttackReparentedShim(t *testing.T) {
 	h := b.host(orphan, nil).start()
 	<-h.exited // the shell has ended; what it left behind speaks on
 	h.ready()
-	h.call("list_access", "{}").refused(t, "attribution_failed", "directly from the agent's MCP configuration")
+	h.call("list_access", "{}").refused(t, "attribution_failed", "yett connect writes it so")
 	b.refusedRow(wire.CodeAttributionFailed)
 	if s := b.shims(); len(s) != 0 {
 		t.Errorf("a session: %+v", s)
@@ -84,7 +84,7 @@ func TestAttackWrappedShim(t *testing.T) {
 		t.Errorf("the card does not name the shell: %+v", card.Verified)
 	}
 	n := b.startNode(wrapped...)
-	n.call("list_access", map[string]any{}).refused(t, "attribution_failed", "directly from the agent's MCP configuration")
+	n.call("list_access", map[string]any{}).refused(t, "attribution_failed", "yett connect writes it so")
 	b.refusedRow(wire.CodeAttributionFailed)
 	if s := b.shims(); len(s) != 1 {
 		t.Errorf("%d sessions of shims, want that of the pipe", len(s))

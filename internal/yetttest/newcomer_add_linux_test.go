@@ -357,7 +357,7 @@ func TestAddWrongCalls(t *testing.T) {
 			t.Errorf("%v: exit %d, want %d and %q: %s", c.args, r.Code, c.exit, c.says, r.Stderr)
 		}
 	}
-	if r := b.RunPlain("add"); r.Code != 0 || !strings.Contains(r.Stdout, "github") || !strings.Contains(r.Stdout, "next: yett add PRESET") {
+	if r := b.RunPlain("add"); r.Code != 0 || !strings.Contains(r.Stdout, "github") || !strings.Contains(r.Stdout, "next: yett add --home "+b.Home+" PRESET") {
 		t.Errorf("%+v", r)
 	}
 	if text := b.Must("access", "show").Stdout; text != theirs {
@@ -428,7 +428,7 @@ func TestAccessTest(t *testing.T) {
 		says string
 		args []string
 	}{
-		{0, "asked once", []string{"http:demo.read", "GET", "/v1/x"}},
+		{0, "for one action, or for a time", []string{"http:demo.read", "GET", "/v1/x"}},
 		{0, "for each action", []string{"http:demo.each", "POST", "/each/x"}},
 		{3, "method", []string{"http:demo.read", "POST", "/v1/x"}},
 		{3, "path", []string{"http:demo.read", "GET", "/v2/x"}},

@@ -76,7 +76,7 @@ func TestF1_NewcomerInTwoCommands(t *testing.T) {
 		t.Error("no recovery code was shown")
 	}
 	p.shows("Yett is up.")
-	p.shows("next: yett add PRESET")
+	p.shows("next: yett add --home " + b.Home + " PRESET")
 	p.shows(Bin("yett-mcp"))
 	p.exits(0)
 
@@ -200,7 +200,7 @@ func TestUpAgain(t *testing.T) {
 		t.Fatalf("%+v, code of %d characters", done, len(code))
 	}
 	first := b.background()
-	wantExit(t, b.RunPlain("up"), 0, "Yett is up already.", "next: yett add PRESET")
+	wantExit(t, b.RunPlain("up"), 0, "Yett is up already.", "next: yett add --home "+b.Home+" PRESET")
 	if b.background() != first {
 		t.Error("another broker was started")
 	}

@@ -19,7 +19,7 @@ func TestF1_WordsAtATerminal(t *testing.T) {
 	p := b.typing(t, "approve", id, "--for", "30m")
 	p.types("Yett passphrase: ", Passphrase)
 	p.shows("This card is for one action")
-	p.shows("next: Approve it: yett approve " + id + ".")
+	p.shows("next: Approve it: yett approve --home " + b.Home + " " + id + ".")
 	p.exits(1)
 	if strings.Contains(p.all(), "Type yes") {
 		t.Errorf("it was asked before it was refused:\n%s", p.all())
@@ -34,7 +34,7 @@ func TestF1_WordsAtATerminal(t *testing.T) {
 	p.types("Type yes: ", "y")
 	p.types("The whole word, please. Type yes: ", "no")
 	p.shows("Nothing was approved; the card still waits.")
-	p.shows("yett deny " + id)
+	p.shows("yett deny --home " + b.Home + " " + id)
 	p.exits(3)
 
 	if r := b.RunPlain("approve", id, "--for", "30"); r.Code != 2 || !strings.Contains(r.Stderr, "write 30m") {
@@ -68,8 +68,8 @@ func TestF1_NothingToAskFor(t *testing.T) {
 	for command, says := range map[string]string{
 		"pending":            "Nothing waits.",
 		"sessions":           "No session since this broker started.",
-		"secret list":        "No credential is declared: yett add PRESET",
-		"access list":        "Nothing is applied: yett add PRESET",
+		"secret list":        "No credential is declared: yett add --home " + b.Home + " PRESET",
+		"access list":        "Nothing is applied: yett add --home " + b.Home + " PRESET",
 		"secret set none":    "none waits for no value",
 		"secret remove none": "The access file declares no credential of this name",
 	} {
@@ -92,11 +92,11 @@ func TestF1_NothingToAskFor(t *testing.T) {
 	}
 	wantExit(t, b.addWith(canary, "http", "--name", "demo", "--origin", "https://a.example", "--path", "/x", "--no-test"), 0)
 	p := b.typing(t, "secret", "set", "demo")
-	p.shows("yett secret rotate demo")
+	p.shows("yett secret rotate --home " + b.Home + " demo")
 	p.exits(1)
 	wantExit(t, b.Run("secret", "remove", "demo"), 0)
 	p = b.typing(t, "secret", "rotate", "demo")
-	p.shows("yett secret set demo")
+	p.shows("yett secret set --home " + b.Home + " demo")
 	p.exits(1)
 	p = b.typing(t, "secret", "list")
 	p.types("Yett passphrase: ", Passphrase)

@@ -46,7 +46,7 @@ func TestA3_RevokeWithoutAProof(t *testing.T) {
 	one, two := b.startShim().ready(), b.startShim().ready()
 	first, second := one.grant("http:demo.read"), two.grant("http:demo.read")
 	third := b.Granted("http:demo.read")
-	if r := b.RunPlain("sessions"); !strings.Contains(r.Stderr, "yett revoke --pid N") {
+	if r := b.RunPlain("sessions"); !strings.Contains(r.Stderr, "yett revoke --home "+b.Home+" --pid N") {
 		t.Errorf("the list does not say how they end: %s", r.Stderr)
 	}
 	pid := strconv.Itoa(one.cmd.Process.Pid)
@@ -57,7 +57,7 @@ func TestA3_RevokeWithoutAProof(t *testing.T) {
 	if op := third.MustAct("http:demo.read", readX); op.State != "completed" {
 		t.Errorf("another process's session ended too: %+v", op)
 	}
-	if r := b.RunPlain("revoke", "--pid", pid, "--json"); r.Code != 1 || !strings.Contains(r.Stderr, "yett revoke --all") {
+	if r := b.RunPlain("revoke", "--pid", pid, "--json"); r.Code != 1 || !strings.Contains(r.Stderr, "yett revoke --home "+b.Home+" --all") {
 		t.Errorf("again: %+v", r)
 	}
 	if r := b.RunPlain("revoke", "--all", "--json"); r.Code != 0 || r.Stdout != `{"sessions":2,"state":"ended"}`+"\n" {
