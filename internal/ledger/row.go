@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
@@ -45,10 +46,11 @@ type change struct {
 	Is  []byte `json:"is"`
 }
 
-// joinEffect puts the effect of a row into the object that encode made.
+// joinEffect puts the effect of a row into a copy of the object that encode made,
+// with room for the seal.
 func joinEffect(plain []byte, changes []transition, table []byte) []byte {
 	open := plain[:len(plain)-1]
-	b := make([]byte, 0, len(open)+128+len(changes)*600)
+	b := make([]byte, 0, len(open)+128+len(changes)*600+sealOverhead)
 	b = append(b, open...)
 	told := 0
 	for _, c := range changes {
@@ -182,5 +184,11 @@ func rowAAD(n, epoch int64) []byte {
 
 // leafHash is the RFC 6962 leaf hash of a row as it lies in the file.
 func leafHash(n, epoch int64, sealed []byte) tlog.Hash {
-	return tlog.RecordHash(append(rowAAD(n, epoch), sealed...))
+	h := sha256.New()
+	h.Write([]byte{0}) // of a leaf
+	h.Write(rowAAD(n, epoch))
+	h.Write(sealed) // which is long: it is not copied behind the rest
+	var leaf tlog.Hash
+	h.Sum(leaf[:0])
+	return leaf
 }

@@ -87,8 +87,12 @@ func newEpoch(id int64, to *recipient) (*epoch, error) {
 	return &epoch{id, rows, to.id, enc, sealed}, nil
 }
 
+// sealOverhead is the nonce before a sealed row and the tag behind it.
+const sealOverhead = 12 + 16
+
+// seal seals a row in the place of its plaintext, if there is room.
 func (e *epoch) seal(n int64, plain []byte) []byte {
-	return e.rows.Seal(nil, nil, plain, rowAAD(n, e.id))
+	return e.rows.Seal(plain[:0], nil, plain, rowAAD(n, e.id))
 }
 
 func rowAEAD(key []byte) (cipher.AEAD, error) {
