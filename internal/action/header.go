@@ -47,13 +47,14 @@ var refusedHeaders = map[string]string{
 	"range":                  "a part of an answer cannot be searched for the credential",
 	"if-range":               "a part of an answer cannot be searched for the credential",
 	"request-range":          "a part of an answer cannot be searched for the credential",
+	"x-ms-range":             "a part of an answer cannot be searched for the credential",
 }
 
 // refusedPrefixes are families of such headers.
 var refusedPrefixes = map[string]string{
 	"proxy-":             "it belongs to the connection",
 	"x-forwarded-":       "it says who asks",
-	"x-envoy-original-":  "it replaces the path",
+	"x-envoy-":           "it steers the front end: which path is served, and how often the request is sent on",
 	"x-accel-":           "it replaces the path",
 	"x-sendfile":         "it replaces the path",
 	"x-amz-copy-source":  "it names another object than the path",

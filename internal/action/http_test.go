@@ -146,7 +146,8 @@ func TestRefusedHeaders(t *testing.T) {
 		"Content-Length", "Expect", "HTTP2-Settings", "X-HTTP-Method", "X-HTTP-Method-Override", "X-Method-Override",
 		"X-Requested-Method", "Destination", "X-Accel-Redirect", "X-Accel-Mapping", "X-Sendfile", "X-Sendfile-Type", "X-Envoy-Original-Path",
 		"X-Amz-Copy-Source", "X-Amz-Copy-Source-Range", "X-Amz-Copy-Source-If-Match", "X-Goog-Copy-Source", "X-Ms-Copy-Source", "X-Ms-Rename-Source",
-		"Authorization", "Proxy-Authorization", "Cookie", "Cookie2", "Accept-Encoding", "Range", "If-Range", "Request-Range",
+		"Authorization", "Proxy-Authorization", "Cookie", "Cookie2", "Accept-Encoding", "Range", "If-Range", "Request-Range", "X-Ms-Range",
+		"X-Envoy-Retry-On", "X-Envoy-Max-Retries", "X-Envoy-Hedge-On-Per-Try-Timeout",
 	}
 	for _, name := range names {
 		for _, spelling := range []string{name, strings.ToLower(name), strings.ToUpper(name), strings.ReplaceAll(name, "-", "_"), strings.ReplaceAll(name, "-", ".")} {

@@ -16,16 +16,31 @@ import (
 	"github.com/yett-broker/yett/internal/bulk"
 )
 
-// droppedHeaders carry credentials or belong to one connection only.
+// droppedHeaders carry credentials or belong to one connection only. They are
+// spelled as action.FoldHeader spells them: whoever reads an answer may take an
+// underscore for a hyphen.
 var droppedHeaders = map[string]bool{
-	"Set-Cookie": true, "Set-Cookie2": true, "Cookie": true,
-	"Www-Authenticate": true, "Proxy-Authenticate": true,
-	"Authentication-Info": true, "Proxy-Authentication-Info": true,
-	"Authorization": true, "Proxy-Authorization": true,
-	"X-Auth-Token": true, "X-Subject-Token": true, "X-Access-Token": true,
-	"X-Refresh-Token": true, "X-Amz-Security-Token": true,
-	"Connection": true, "Proxy-Connection": true, "Keep-Alive": true, "Te": true,
-	"Trailer": true, "Transfer-Encoding": true, "Upgrade": true,
+	"set-cookie": true, "set-cookie2": true, "cookie": true,
+	"www-authenticate": true, "proxy-authenticate": true,
+	"authentication-info": true, "proxy-authentication-info": true,
+	"authorization": true, "proxy-authorization": true, "set-authorization": true,
+	"x-amz-security-token": true, "x-jwt": true, "jwt": true, "x-jwt-assertion": true,
+	"connection": true, "proxy-connection": true, "keep-alive": true, "te": true,
+	"trailer": true, "transfer-encoding": true, "upgrade": true,
+}
+
+// tokenHeaders are names of headers that hand out a token, without "x-" before
+// them and "token" behind them. A token of pages or of changes is none.
+var tokenHeaders = []string{"access", "auth", "authentication", "authorization", "bearer", "id", "jwt", "refresh", "session", "subject", "user"}
+
+// isDropped reports whether an agent does not see a header of an answer.
+func isDropped(name string) bool {
+	folded := action.FoldHeader(name)
+	if droppedHeaders[folded] {
+		return true
+	}
+	kind, isToken := strings.CutSuffix(folded, "token")
+	return isToken && slices.Contains(tokenHeaders, strings.TrimSuffix(strings.TrimPrefix(kind, "x-"), "-"))
 }
 
 // answerHeaders returns what the agent may see of the headers. Trailers are
@@ -41,7 +56,7 @@ func answerHeaders(resp *http.Response, head bool, s *scrubber, res *Result) []a
 	out := make([]action.Header, 0, len(resp.Header))
 	for name, values := range resp.Header {
 		switch {
-		case droppedHeaders[name], slices.Contains(named, name):
+		case isDropped(name), slices.Contains(named, name):
 			continue
 		case name == "Content-Length" && !bodiless: // of what came, not of what is handed on
 			continue

@@ -26,13 +26,14 @@ func TestH09_CredentialHeadersAreDropped(t *testing.T) {
 		"set-cookie: session=s3ss10n\r\nSet-Cookie2: s3ss10n\r\nWWW-Authenticate: Digest nonce=\"s3ss10n\"\r\n"+
 		"Proxy-Authenticate: s3ss10n\r\nAuthentication-Info: nextnonce=s3ss10n\r\nProxy-Authentication-Info: s3ss10n\r\n"+
 		"Authorization: Bearer s3ss10n\r\nProxy-Authorization: s3ss10n\r\nCookie: s3ss10n\r\nX-Subject-Token: s3ss10n\r\n"+
-		"X-Auth-Token: s3ss10n\r\nConnection: X-Hop, keep-alive\r\nX-Hop: s3ss10n\r\nKeep-Alive: timeout=5\r\n"+
+		"X-Auth-Token: s3ss10n\r\nx_auth_token: s3ss10n\r\nSET_COOKIE: s3ss10n\r\nAccess-Token: s3ss10n\r\nX-Session-Token: s3ss10n\r\n"+
+		"X-AuthToken: s3ss10n\r\nX-JWT: s3ss10n\r\nX-Next-Page-Token: p\r\nConnection: X-Hop, keep-alive\r\nX-Hop: s3ss10n\r\nKeep-Alive: timeout=5\r\n"+
 		"Upgrade: h2c\r\nProxy-Connection: keep-alive\r\nTrailer: X-T\r\n"+
 		"X-Request-Id: b\r\nx-request-id: a\r\nETag: \"e\"\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nno"))
 	e := newExecutor(t)
 	res := do(t, e, s.target(), get)
 	want := []action.Header{{Name: "Content-Type", Value: "text/plain"}, {Name: "Etag", Value: `"e"`},
-		{Name: "X-Request-Id", Value: "b"}, {Name: "X-Request-Id", Value: "a"}}
+		{Name: "X-Next-Page-Token", Value: "p"}, {Name: "X-Request-Id", Value: "b"}, {Name: "X-Request-Id", Value: "a"}}
 	if res.Status != 401 || !slices.Equal(res.Headers, want) || string(res.Body) != "no" {
 		t.Errorf("%+v", res)
 	}

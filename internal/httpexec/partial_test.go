@@ -29,6 +29,11 @@ func TestH09_TokenReplies(t *testing.T) {
 		{"application/json", `{"access\u005ftoken":"abc"}`, true},
 		{"application/json", ")]}'\n" + `{"id-token":"abc"}`, true},
 		{"application/json", `{"access_token":"abc","pad":"` + strings.Repeat("x", 3*window) + `"}`, true},
+		{"text/xml", `<R><Credentials><AccessKeyId>A</AccessKeyId><SessionToken>abc</SessionToken></Credentials></R>`, true},
+		{"application/xml", `<?xml version="1.0"?><a:r><a:SecretAccessKey x="1"> abc</a:SecretAccessKey></a:r>`, true},
+		{"", `<r>a < b<access_token><![CDATA[abc]]></access_token></r>`, true},
+		{"application/json", `{"roleCredentials":{"accessKeyId":"A","secretAccessKey":"abc"}}`, true},
+		{"text/xml", `<r><SessionToken/><SessionToken></SessionToken><SessionTokens>abc</SessionTokens></r>`, false},
 		{"application/json", `{"note":"\"access_token\":\"abc\""}`, false},
 		{"application/json", `{"access_tokens":"abc","id":"access_token"}`, false},
 		{"application/json", `{"pad":"` + strings.Repeat("x", 3*window) + `","access_token":"abc"}`, false}, // see docs/architecture.md

@@ -21,20 +21,21 @@ func isPrefix(s string) bool {
 
 // fixedHeaders are those that an agent may not set: they frame the message,
 // name the host, carry the credential, change what the upstream takes the
-// method, path or object to be, or cut an echo into pieces too small to be found.
+// method, path or object to be, have a front end send it on twice, or cut an echo
+// into pieces too small to be found.
 var fixedHeaders = map[string]bool{
 	"host": true, "connection": true, "proxy-connection": true, "keep-alive": true,
 	"te": true, "trailer": true, "transfer-encoding": true, "content-length": true,
 	"upgrade": true, "http2-settings": true, "expect": true,
 	"authorization": true, "proxy-authorization": true,
-	"range":         true,
+	"range": true, "if-range": true, "request-range": true, "x-ms-range": true,
 	"x-http-method": true, "x-http-method-override": true, "x-method-override": true,
 	"x-requested-method": true, "x-original-url": true, "x-rewrite-url": true, "destination": true,
 }
 
 // fixedPrefixes are families of such headers: by them a front end serves, or a
 // store copies, another object than that of the path.
-var fixedPrefixes = []string{"x-envoy-original-", "x-accel-", "x-sendfile",
+var fixedPrefixes = []string{"x-envoy-", "x-accel-", "x-sendfile",
 	"x-amz-copy-source", "x-goog-copy-source", "x-ms-copy-source", "x-ms-rename-source"}
 
 // isFixed asks in the spelling of action.FoldHeader: some servers read an

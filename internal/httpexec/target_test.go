@@ -89,6 +89,7 @@ func TestH04_HostCheckedIsHostDialled(t *testing.T) {
 		{Name: "X-Http-Method-Override", Value: "DELETE"}, {Name: "X-Original-Url", Value: "/admin"},
 		{Name: "X_Requested_Method", Value: "DELETE"}, {Name: "Destination", Value: "/admin"}, {Name: "x.accel.redirect", Value: "/admin"},
 		{Name: "X_Sendfile", Value: "/admin"}, {Name: "X-Envoy-Original-Path", Value: "/admin"},
+		{Name: "X-Envoy-Retry-On", Value: "5xx"}, {Name: "Request-Range", Value: "bytes=0-1"}, {Name: "x_ms_range", Value: "bytes=0-1"},
 		{Name: "X-Amz-Copy-Source", Value: "/other/key"}, {Name: "x_amz_copy_source_range", Value: "bytes=0-1"},
 		{Name: "X-Goog-Copy-Source", Value: "/other/key"}, {Name: "X-Ms-Copy-Source", Value: "https://evil.test/"},
 		{Name: "X", Value: "a\r\nHost: evil.test"}, {Name: "X", Value: "a\x00"}, {Name: "X Y", Value: "a"}, {Name: "", Value: "a"},

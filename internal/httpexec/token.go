@@ -6,12 +6,13 @@ import (
 	"strings"
 )
 
-// tokenNames are the members of RFC 6749 and OpenID Connect that hold a
-// credential, as foldName spells them: accessToken is access_token.
-var tokenNames = []string{"accesstoken", "refreshtoken", "idtoken"}
+// tokenNames are the members of RFC 6749, of OpenID Connect and of the temporary
+// keys of AWS that hold a credential, as foldName spells them: accessToken is
+// access_token.
+var tokenNames = []string{"accesstoken", "refreshtoken", "idtoken", "sessiontoken", "secretaccesskey"}
 
 // handsOutToken reports whether the beginning of a body has a token in it, as a
-// member of JSON at any depth or in a form: it would be a credential in the
+// member of JSON or an element of XML at any depth, or in a form: it would be a credential in the
 // agent's hands. all says that the beginning is everything. It knows these names
 // and nothing else: which paths may be called is for the access rules to say.
 func handsOutToken(content string, body []byte, all bool) bool {
@@ -22,6 +23,9 @@ func handsOutToken(content string, body []byte, all bool) bool {
 	}
 	if body[0] == '{' || body[0] == '[' || strings.Contains(content, "json") {
 		return hasTokenMember(body, all)
+	}
+	if body[0] == '<' {
+		return hasTokenElement(body, all)
 	}
 	// Some reply with a form, and call it text.
 	if !all || !strings.Contains(content, "form") && !strings.HasPrefix(content, "text/plain") || bytes.ContainsAny(body, " \n<") {
@@ -66,6 +70,35 @@ func hasTokenMember(body []byte, all bool) bool {
 		case rest[0] == '"' && rest[1] != '"':
 			return true
 		}
+	}
+}
+
+// hasTokenElement looks for an element with a text in it. An element of HTML has
+// none of these names.
+func hasTokenElement(body []byte, all bool) bool {
+	for {
+		_, rest, more := bytes.Cut(body, []byte("<"))
+		if !more {
+			return false
+		}
+		tag, inside, ends := bytes.Cut(rest, []byte(">"))
+		if !ends {
+			return false
+		}
+		tag = tag[bytes.LastIndexByte(tag, '<')+1:] // a text may have one that begins no element
+		name, _, _ := bytes.Cut(tag, []byte(" "))
+		if at := bytes.IndexByte(name, ':'); at >= 0 { // of a namespace
+			name = name[at+1:]
+		}
+		inside = bytes.TrimLeft(inside, " \t\r\n")
+		switch {
+		case !isTokenName(name) || bytes.HasSuffix(tag, []byte("/")):
+		case len(inside) == 0:
+			return !all // the value is in what was not looked at
+		case inside[0] != '<' || bytes.HasPrefix(inside, []byte("<![CDATA[")):
+			return true
+		}
+		body = inside
 	}
 }
 
