@@ -79,7 +79,7 @@ func newApt(ctx context.Context, dir, suite string) (*apt, error) {
 	}
 	const keys = "/usr/share/keyrings/debian-archive-keyring.gpg"
 	if _, err := os.Stat(keys); err != nil {
-		return nil, fmt.Errorf("Debian's signing keys are missing (package debian-archive-keyring): %w", err)
+		return nil, fmt.Errorf("reading the signing keys of Debian (package debian-archive-keyring): %w", err)
 	}
 	sources := filepath.Join(dir, "suite.sources")
 	suites := suite

@@ -23,8 +23,8 @@ type app struct {
 
 	home     string
 	commands []string // the names of those that take --home
-	json   bool
-	passFD int
+	json     bool
+	passFD   int
 
 	login   func() (loginkeys.Store, error) // the login keychain of this system
 	touchID bool                            // proofs are by the finger

@@ -84,11 +84,7 @@ func (a *app) serve(ctx context.Context, unused time.Duration, lock lockOn, keep
 	}
 	log := slog.New(slog.NewTextHandler(a.stderr, nil))
 	started := takeStart()
-	scrubEnvironment()
-	collectSeldom()
-	signal.Ignore(syscall.SIGXFSZ) // a limit on file sizes shows as a failed write, not as an end
-	syscall.Umask(0o077)
-	os.Chdir("/") // a directory that somebody wants to unmount or remove is not held
+	becomeResident()
 	v, err := vault.Load(loc.Home)
 	if err != nil {
 		return vaultUnusable(loc, err)
@@ -171,6 +167,15 @@ func installedShim() (device, inode uint64, err error) {
 	return device, inode, err
 }
 
+// becomeResident makes this process one that stays.
+func becomeResident() {
+	scrubEnvironment()
+	collectSeldom()
+	signal.Ignore(syscall.SIGXFSZ) // a limit on file sizes shows as a failed write, not as an end
+	syscall.Umask(0o077)
+	os.Chdir("/") // a directory that somebody wants to unmount or remove is not held
+}
+
 // collectSeldom lets garbage grow to three times of what lives, which is some ten
 // megabytes, before it is collected: each action makes 60 KB of it. A broker that
 // holds much collects as usual.
@@ -198,6 +203,8 @@ func vaultUnusable(loc endpoint.Location, err error) error {
 		e.NextStep = "Make one: yett init."
 	case errors.Is(err, vault.ErrDamaged):
 		e.NextStep = "The file was left as it is. Restore a backup, or look at the previous generation beside it (.prev)."
+	default:
+		e.NextStep = "Look at what lies there, whose it is and who may read it; or name another directory with --home. It must be your own, with mode 0700."
 	}
 	return e
 }

@@ -26,6 +26,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/yett-broker/yett/internal/access"
@@ -333,7 +334,13 @@ func (b *Broker) sweep(ctx context.Context) {
 	}
 }
 
+// isTemporary reports whether a connection could not be taken for a reason that
+// passes: too many open files or too little memory, or a client that has left.
 func isTemporary(err error) bool {
-	var ne net.Error
-	return errors.As(err, &ne) && ne.Temporary() //nolint:staticcheck // EMFILE and ENFILE pass; there is no other name for them
+	for _, passing := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EINTR, syscall.EAGAIN} {
+		if errors.Is(err, passing) {
+			return true
+		}
+	}
+	return false
 }

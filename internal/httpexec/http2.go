@@ -218,7 +218,7 @@ func (h *h2) response(f *http2.MetaHeadersFrame, method string) (*http.Response,
 	}
 	resp := &http.Response{StatusCode: status, Proto: "HTTP/2.0", ProtoMajor: 2, Header: http.Header{}, ContentLength: -1, Body: http.NoBody}
 	for _, field := range f.RegularFields() {
-		resp.Header.Add(http.CanonicalHeaderKey(field.Name), field.Value)
+		resp.Header.Add(field.Name, field.Value)
 	}
 	if lengths := resp.Header["Content-Length"]; len(lengths) > 0 {
 		n, err := strconv.ParseUint(lengths[0], 10, 62)
