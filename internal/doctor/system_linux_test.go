@@ -167,6 +167,8 @@ func ownPrograms(t *testing.T) string {
 	for _, name := range []string{"yett", "yett-mcp"} {
 		copyProgram(t, yetttest.Bin(name), filepath.Join(dir, name))
 	}
+	shipped := filepath.Dir(yetttest.Static("yett")) // which run the commands
+	must(t, os.Symlink(shipped, filepath.Join(dir, filepath.Base(shipped))))
 	t.Setenv("YETTTEST_BIN", dir)
 	return dir
 }

@@ -45,7 +45,7 @@ func Static(name string) string {
 // it, so that only commands have it which start or name the programs beside
 // them, or stay.
 func Command(args ...string) string {
-	if len(args) > 0 && slices.Contains([]string{"serve", "up", "try", "selftest", "doctor", "console", "connect", "add", "adopt"}, args[0]) {
+	if len(args) > 0 && slices.Contains([]string{"serve", "up", "try", "selftest", "doctor", "console", "connect", "add", "adopt", "review"}, args[0]) {
 		return Bin("yett")
 	}
 	return Static("yett")
