@@ -48,7 +48,7 @@
 //	before the first byte    nothing, or an empty file
 //	while a body is written  a file that ends in .part, or one that is cut
 //	after Commit             the whole body, but for one of a single chunk: that is
-//	                         written behind the answer, some 20 ms later; after a
+//	                         written behind the answer, some 100 ms later; after a
 //	                         power cut perhaps a cut one
 //
 // Open removes what ends in .part, what is too short to be a body, and packs whose

@@ -10,8 +10,9 @@ const (
 	// maxFresh bounds the sealed bytes that wait for the disk.
 	maxFresh = 8 << 20
 	// freshTime is how long they wait: whoever answers is not to find the
-	// processor busy with the files of those who were answered before.
-	freshTime = 20 * time.Millisecond
+	// processor busy with the files of those who were answered before, and what
+	// comes meanwhile shares a file.
+	freshTime = 100 * time.Millisecond
 )
 
 // fresh is short bodies that are sealed and not on the disk yet: making a file
