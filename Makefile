@@ -70,7 +70,7 @@ hosts:
 	@scripts/host-modules
 	$(GO) vet -tags hosts ./hosts/...
 	UPDATE=$(UPDATE) $(GO) test -tags hosts -count=1 -timeout 20m -parallel 4 ./hosts/...
-	$(GO) test -count=1 -run TestD5_CardsOfHostsOnATerminal ./cmd/yett $(if $(UPDATE),-args -update)
+	$(GO) test -count=1 -run TestD5_CardsOfHostsOnATerminal ./internal/screen $(if $(UPDATE),-args -update)
 
 s3:
 	cd internal/yetttest/s3 && $(GO) test -count=1 -timeout 40m .

@@ -3,11 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/yett-broker/yett/internal/access"
+	"github.com/yett-broker/yett/internal/screen"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -27,18 +27,18 @@ func newAccess(a *app) *cobra.Command {
 			}
 			for _, x := range r.Capabilities {
 				fmt.Fprintf(a.stdout, "%s  →  %s  (asks: %s)\n", x.Capability, x.Target, x.Confirm)
-				printList(a.stdout, "methods", x.Methods)
-				printList(a.stdout, "paths", x.Paths)
-				printList(a.stdout, "query", x.Query)
-				printList(a.stdout, "commands", x.Commands)
+				screen.List(a.stdout, "methods", x.Methods)
+				screen.List(a.stdout, "paths", x.Paths)
+				screen.List(a.stdout, "query", x.Query)
+				screen.List(a.stdout, "commands", x.Commands)
 				if x.PTY {
-					printList(a.stdout, "terminal", []string{"a command may have one"})
+					screen.List(a.stdout, "terminal", []string{"a command may have one"})
 				}
 				if x.Direction != "" {
-					printCopying(a.stdout, x.Direction, x.Remote, x.Local, access.SizeText(x.MaxSize), x.Overwrite)
+					screen.Copying(a.stdout, x.Direction, x.Remote, x.Local, access.SizeText(x.MaxSize), x.Overwrite)
 				}
 				if x.Budget != "" {
-					printList(a.stdout, "budget", []string{x.Budget})
+					screen.List(a.stdout, "budget", []string{x.Budget})
 				}
 			}
 			return nil
@@ -58,16 +58,4 @@ func (a *app) nothingListed(ctx context.Context) error {
 		a.note("Nothing is applied: yett add PRESET, or yett apply FILE.")
 	}
 	return nil
-}
-
-func printList(w interface{ Write([]byte) (int, error) }, label string, values []string) {
-	if label == "commands" { // they may hold commas and spaces themselves
-		for _, v := range values {
-			fmt.Fprintf(w, "    %-9s %s\n", "command", v)
-		}
-		return
-	}
-	if len(values) > 0 {
-		fmt.Fprintf(w, "    %-9s %s\n", label, strings.Join(values, ", "))
-	}
 }

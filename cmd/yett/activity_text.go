@@ -11,6 +11,8 @@ import (
 
 	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/ledger"
+
+	"github.com/yett-broker/yett/internal/screen"
 )
 
 // activityPrinter prints rows, and remembers which intent an outcome is of.
@@ -195,7 +197,7 @@ func (r rowParts) came() []string {
 	case res.Status != 0:
 		words = append(words, "HTTP "+strconv.Itoa(res.Status))
 		if res.Size != nil {
-			words = append(words, howMany(int(*res.Size), "byte"))
+			words = append(words, screen.HowMany(int(*res.Size), "byte"))
 		}
 	case res.Exit.Status != nil:
 		words = append(words, "exit "+strconv.Itoa(*res.Exit.Status))

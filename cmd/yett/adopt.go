@@ -12,6 +12,7 @@ import (
 
 	"github.com/yett-broker/yett/internal/ambient"
 	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/screen"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -131,7 +132,7 @@ func (a *app) listAmbient(ctx context.Context) error {
 		fmt.Fprintln(a.stdout, "No credential was found that agents of this login can use without Yett.")
 		return nil
 	}
-	fmt.Fprintf(a.stdout, "%s that agents of this login can use without Yett; %d can be moved\n", howMany(len(found), "credential"), can)
+	fmt.Fprintf(a.stdout, "%s that agents of this login can use without Yett; %d can be moved\n", screen.HowMany(len(found), "credential"), can)
 	if can > 0 {
 		a.advise("next: yett adopt %s", first)
 	}

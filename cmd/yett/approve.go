@@ -12,6 +12,7 @@ import (
 
 	"github.com/yett-broker/yett/client"
 	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/screen"
 	"github.com/yett-broker/yett/internal/vault"
 	"github.com/yett-broker/yett/internal/wire"
 )
@@ -141,7 +142,7 @@ func endOf(r wire.Approve) *time.Time {
 // askAndGive shows a card on the terminal and asks; what was shown is what its
 // digest names.
 func (a *app) askAndGive(ctx context.Context, conn *client.Conn, p wire.Approval, o approveOptions) error {
-	c, err := printCard(a.stdout, p)
+	c, err := screen.Card(a.stdout, p)
 	if err != nil {
 		return err
 	}
@@ -164,8 +165,8 @@ func askApproval(ctx context.Context, c approval.Card, o approveOptions) error {
 	if o.length > 0 {
 		how = "for " + span(o.length)
 	}
-	question := fmt.Sprintf("\n%s: %s\nApprove this %s? Type yes:", strings.ToUpper(c.Tag), summaryOf(c), how)
-	yes, err := askYes(ctx, wrap(question, widthOf(os.Stderr))+" ")
+	question := fmt.Sprintf("\n%s: %s\nApprove this %s? Type yes:", strings.ToUpper(c.Tag), screen.Summary(c), how)
+	yes, err := askYes(ctx, screen.Wrap(question, screen.Width(os.Stderr))+" ")
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/yett-broker/yett/internal/endpoint"
 	"github.com/yett-broker/yett/internal/ledger"
+	"github.com/yett-broker/yett/internal/screen"
 	"github.com/yett-broker/yett/internal/vault"
 	"github.com/yett-broker/yett/internal/wire"
 )
@@ -60,9 +61,9 @@ func (a *app) auditVerify(ctx context.Context, rows bool) error {
 			fmt.Fprintf(a.stdout, "problem: %s\n", p)
 		}
 		if again.checked > 0 {
-			fmt.Fprintf(a.stdout, "%s by signature checked again\n", howMany(again.checked, "act"))
+			fmt.Fprintf(a.stdout, "%s by signature checked again\n", screen.HowMany(again.checked, "act"))
 		}
-		fmt.Fprintf(a.stdout, "%s, root %s: %s\n", howMany(int(report.Entries), "entry"), report.RootHash, map[bool]string{true: "ok", false: "NOT OK"}[report.OK])
+		fmt.Fprintf(a.stdout, "%s, root %s: %s\n", screen.HowMany(int(report.Entries), "entry"), report.RootHash, map[bool]string{true: "ok", false: "NOT OK"}[report.OK])
 	}
 	if !report.OK {
 		return reported{exitFailed}

@@ -22,6 +22,7 @@ import (
 	"github.com/yett-broker/yett/internal/endpoint"
 	"github.com/yett-broker/yett/internal/notify"
 	"github.com/yett-broker/yett/internal/peer"
+	"github.com/yett-broker/yett/internal/screen"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -189,7 +190,7 @@ func holderOf(at netip.AddrPort) string {
 		holders := s.Holders()
 		name := fmt.Sprintf("a process of user %d", s.UID)
 		if len(holders) > 0 {
-			name = fmt.Sprintf("process %d, %s", holders[0].PID(), programOf(holders[0].Evidence().Kernel.ExePath))
+			name = fmt.Sprintf("process %d, %s", holders[0].PID(), screen.Program(holders[0].Evidence().Kernel.ExePath))
 		}
 		for _, p := range holders {
 			p.Close()

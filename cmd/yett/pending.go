@@ -15,6 +15,7 @@ import (
 	"github.com/yett-broker/yett/client"
 	"github.com/yett-broker/yett/internal/action"
 	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/screen"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -226,7 +227,7 @@ func (a *app) printPending(items []wire.Approval) error {
 	full := 0
 	for full < len(items) && full < cardsShown && items[full].Card != nil {
 		p := items[full]
-		if _, err := printCard(out, p); err != nil {
+		if _, err := screen.Card(out, p); err != nil {
 			return err
 		}
 		a.printChoices(p)

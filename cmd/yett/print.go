@@ -89,17 +89,6 @@ func asciiJSON(raw []byte) []byte {
 // sentence makes a cause a sentence of its own.
 func sentence(s string) string { return strings.ToUpper(s[:1]) + s[1:] + "." }
 
-// howMany is a number with its noun, of those that end in s or ies for many.
-func howMany(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	if stem, ok := strings.CutSuffix(noun, "y"); ok {
-		return fmt.Sprintf("%d %sies", n, stem)
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
-
 // note prints a line for the person that belongs to no output.
 func (a *app) note(format string, args ...any) {
 	if !a.json {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/yett-broker/yett/internal/access"
 	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/screen"
 	"github.com/yett-broker/yett/internal/session"
 	"github.com/yett-broker/yett/internal/wire"
 )
@@ -74,7 +75,7 @@ func newMatrix(r *reviewed) matrix {
 		row(processOf(s), func(_ string, u use) cell { return sessionCell(s, u) })
 	}
 	if r.sessions.Hidden > 0 {
-		row(howMany(r.sessions.Hidden, "session")+" that your proof would show", func(_ string, u use) cell {
+		row(screen.HowMany(r.sessions.Hidden, "session")+" that your proof would show", func(_ string, u use) cell {
 			return cell{Operation: u.operation, Access: "not shown", Ends: sessionEnds}
 		})
 	}
@@ -94,7 +95,7 @@ func (r *reviewed) uses() map[string][]use {
 	all := map[string][]use{}
 	if r.policy == nil {
 		if r.secrets.Hidden > 0 {
-			name := howMany(r.secrets.Hidden, "credential") + " that your proof would show"
+			name := screen.HowMany(r.secrets.Hidden, "credential") + " that your proof would show"
 			for _, c := range r.access {
 				all[name] = append(all[name], use{name: c.Capability,
 					operation: operationOf(scope{c.Methods, c.Paths, c.Commands, c.Direction, c.Remote, c.Local}, c.Target), each: c.Confirm == access.ConfirmEach})
@@ -147,7 +148,7 @@ func operationOf(s scope, target string) string {
 	case len(s.commands) > 0:
 		text = "run " + strings.Join(s.commands, " or ") + " on " + target
 	case s.direction != "":
-		text = "copy " + directionWords[s.direction] + ": " + strings.Join(s.remote, " or ") + " of " + target +
+		text = "copy " + screen.Direction(s.direction) + ": " + strings.Join(s.remote, " or ") + " of " + target +
 			" and files in " + strings.Join(s.local, " or ")
 	}
 	return approval.Printable(text)
@@ -155,7 +156,7 @@ func operationOf(s scope, target string) string {
 
 func processOf(s wire.Session) string {
 	k := s.Caller.Subject().Kernel
-	return fmt.Sprintf("%s, process %d (%s)", approval.Escape(programOf(k.ExePath), 100), k.PID, s.SessionID)
+	return fmt.Sprintf("%s, process %d (%s)", approval.Escape(screen.Program(k.ExePath), 100), k.PID, s.SessionID)
 }
 
 // sessionEnds are the events that end every session.

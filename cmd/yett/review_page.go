@@ -12,6 +12,7 @@ import (
 	"github.com/yett-broker/yett/internal/broker"
 	"github.com/yett-broker/yett/internal/doctor"
 	"github.com/yett-broker/yett/internal/endpoint"
+	"github.com/yett-broker/yett/internal/screen"
 	"github.com/yett-broker/yett/internal/session"
 	"github.com/yett-broker/yett/internal/wire"
 )
@@ -61,7 +62,7 @@ func (r *reviewed) units() []fact {
 	for _, s := range r.live() {
 		units[string(s.Unit)]++
 	}
-	facts := []fact{{fmt.Sprintf("%s, %d of them paused, %s waiting", howMany(r.status.Sessions, "live session"), r.status.Paused, howMany(r.status.Pending, "card")), fromBroker}}
+	facts := []fact{{fmt.Sprintf("%s, %d of them paused, %s waiting", screen.HowMany(r.status.Sessions, "live session"), r.status.Paused, screen.HowMany(r.status.Pending, "card")), fromBroker}}
 	if len(units) > 0 {
 		facts = append(facts, fact{"Each covers " + counted(units, "one %s"), fromSessions})
 	}
@@ -76,7 +77,7 @@ func (r *reviewed) units() []fact {
 		facts = append(facts, fact{"No capability is applied: nothing can be granted", fromAccess})
 	default:
 		facts = append(facts, fact{fmt.Sprintf("%s can be granted; with a card for the session: %d, with one for each action: %d",
-			howMany(len(r.access), "capability"), asks["session"], asks["each"]), fromAccess})
+			screen.HowMany(len(r.access), "capability"), asks["session"], asks["each"]), fromAccess})
 	}
 	if r.status.State != "locked" {
 		facts = append(facts, fact{r.approvers(), fromBroker})
@@ -91,7 +92,7 @@ func (r *reviewed) approvers() string {
 	if n == 0 {
 		return said + "; there is no passkey"
 	}
-	said += ", or by the signature of " + howMany(n, "key")
+	said += ", or by the signature of " + screen.HowMany(n, "key")
 	var names []string
 	for _, k := range r.passkeys.Items {
 		names = append(names, approval.Escape(nameOf(k), 64))
@@ -117,7 +118,7 @@ func (r *reviewed) evidence() []fact {
 	live := r.live()
 	for _, s := range live[:min(len(live), maxListed)] {
 		k := s.Caller.Subject().Kernel
-		who := fmt.Sprintf("%s: process %d, %s, asking %s", s.SessionID, k.PID, approval.Escape(programOf(k.ExePath), 100), wayOf(s.Caller))
+		who := fmt.Sprintf("%s: process %d, %s, asking %s", s.SessionID, k.PID, approval.Escape(screen.Program(k.ExePath), 100), wayOf(s.Caller))
 		if d := s.Caller.Subject().Filesystem.SHA256; d != "" {
 			who += ", SHA-256 " + d[:min(len(d), 12)] + "…"
 		}
@@ -147,7 +148,7 @@ func wayOf(c action.Caller) string {
 // more counts the sessions that are not listed.
 func (r *reviewed) more(n int) []fact {
 	if n = max(n, 0) + r.sessions.Hidden; n > 0 {
-		return []fact{{"Not listed here: " + howMany(n, "session") + " more, live or ended", fromSessions}}
+		return []fact{{"Not listed here: " + screen.HowMany(n, "session") + " more, live or ended", fromSessions}}
 	}
 	return nil
 }
@@ -221,7 +222,7 @@ func (r *reviewed) crash() []fact {
 	facts = append(facts, fact{"The ledger, which must take an intent before each action: " + approval.Printable(r.status.Ledger), fromBroker})
 	if r.proven() {
 		facts = append(facts, fact{fmt.Sprintf("%s: %s, %s, %d settled after a crash, %s", r.newest(),
-			howMany(r.kinds["intent"], "intent"), howMany(r.kinds["outcome"], "outcome"), r.kinds["recovered"], howMany(r.kinds["journal_torn"], "torn write")), fromLedger})
+			screen.HowMany(r.kinds["intent"], "intent"), screen.HowMany(r.kinds["outcome"], "outcome"), r.kinds["recovered"], screen.HowMany(r.kinds["journal_torn"], "torn write")), fromLedger})
 	}
 	return facts
 }
@@ -266,15 +267,15 @@ func (r *reviewed) record() []fact {
 	if r.auditErr != nil {
 		return []fact{{"The ledger could not be checked: " + approval.Printable(r.auditErr.Error()), fromLedger}}
 	}
-	facts := []fact{{fmt.Sprintf("%s, root %s", howMany(int(r.audit.Entries), "row"), r.audit.RootHash), fromLedger}}
+	facts := []fact{{fmt.Sprintf("%s, root %s", screen.HowMany(int(r.audit.Entries), "row"), r.audit.RootHash), fromLedger}}
 	state := "Structure, numbers and hashes are in order"
 	if !r.audit.OK {
-		state = fmt.Sprintf("%s, the first: %s", howMany(len(r.audit.Problems), "problem"), approval.Printable(r.audit.Problems[0]))
+		state = fmt.Sprintf("%s, the first: %s", screen.HowMany(len(r.audit.Problems), "problem"), approval.Printable(r.audit.Problems[0]))
 	}
 	facts = append(facts, fact{state, fromLedger})
 	if r.proven() {
 		facts = append(facts, fact{fmt.Sprintf("%s: %s, %s denied, %s", r.newest(),
-			howMany(r.kinds["decision"], "decision"), howMany(r.kinds["denied"], "action"), howMany(r.kinds["refused"], "refusal")), fromLedger})
+			screen.HowMany(r.kinds["decision"], "decision"), screen.HowMany(r.kinds["denied"], "action"), screen.HowMany(r.kinds["refused"], "refusal")), fromLedger})
 	}
 	return facts
 }

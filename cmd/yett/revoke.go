@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/yett-broker/yett/internal/screen"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -49,5 +50,5 @@ func (a *app) revoke(ctx context.Context, r wire.Revoke) error {
 		return wire.Errorf(wire.CodeBadRequest, "No session of process %d lives.", r.PID).
 			Then("See which processes have one: yett sessions. End all of them: yett revoke --all.")
 	}
-	return a.result(map[string]any{"state": "ended", "sessions": done.Sessions}, "%s ended.", howMany(done.Sessions, "session"))
+	return a.result(map[string]any{"state": "ended", "sessions": done.Sessions}, "%s ended.", screen.HowMany(done.Sessions, "session"))
 }

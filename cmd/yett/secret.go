@@ -12,6 +12,7 @@ import (
 
 	"github.com/yett-broker/yett/client"
 	"github.com/yett-broker/yett/internal/access"
+	"github.com/yett-broker/yett/internal/screen"
 	"github.com/yett-broker/yett/internal/vault"
 	"github.com/yett-broker/yett/internal/wire"
 )
@@ -154,7 +155,7 @@ func (a *app) hidden(n int, what string) {
 	if n == 1 {
 		are = "is"
 	}
-	told := fmt.Sprintf("%s %s not shown", howMany(n, strings.TrimSuffix(what, "s")), are)
+	told := fmt.Sprintf("%s %s not shown", screen.HowMany(n, strings.TrimSuffix(what, "s")), are)
 	if a.locked {
 		a.note("%s: the broker is locked. next: yett unlock", told)
 		return

@@ -63,5 +63,6 @@ func openLedger(ctx context.Context, log *slog.Logger, loc endpoint.Location, bo
 		l.Close()
 		return nil, nil, vaultUnusable(loc, err)
 	}
+	l.TellVault(v.Generation())
 	return l, v, nil
 }

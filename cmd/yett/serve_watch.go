@@ -15,6 +15,7 @@ import (
 
 	"github.com/yett-broker/yett/internal/broker"
 	"github.com/yett-broker/yett/internal/endpoint"
+	"github.com/yett-broker/yett/internal/screen"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -166,7 +167,7 @@ func (w *endpointWatch) tell(err error) {
 
 // inWords is the status as a service manager shows it: no names, counts only.
 func inWords(st wire.Status) string {
-	s := fmt.Sprintf("%s, %s, %d waiting", st.State, howMany(st.Sessions, "session"), st.Pending)
+	s := fmt.Sprintf("%s, %s, %d waiting", st.State, screen.HowMany(st.Sessions, "session"), st.Pending)
 	if st.UpdateWaiting {
 		s += "; an update waits for a restart"
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/screen"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -56,7 +57,7 @@ func printSessions(out io.Writer, sessions []wire.Session) {
 		default:
 			use += "; ends by " + localTime(s.ExpiresAt)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s pid %d\t%s\t%s\n", s.SessionID, state, s.Unit, approval.Escape(programOf(k.ExePath), 200), k.PID, localTime(s.BeganAt), use)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s pid %d\t%s\t%s\n", s.SessionID, state, s.Unit, approval.Escape(screen.Program(k.ExePath), 200), k.PID, localTime(s.BeganAt), use)
 	}
 	w.Flush()
 }

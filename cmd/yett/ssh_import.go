@@ -21,6 +21,7 @@ import (
 	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/dialrule"
 	"github.com/yett-broker/yett/internal/preset"
+	"github.com/yett-broker/yett/internal/screen"
 	"github.com/yett-broker/yett/internal/sshconfig"
 	"github.com/yett-broker/yett/internal/wire"
 )
@@ -214,7 +215,7 @@ func (a *app) printImported(p *importPlan, o importOptions) {
 		fmt.Fprintln(a.stdout, "Nothing was applied: this is what it would change.")
 		return
 	}
-	fmt.Fprintf(a.stdout, "%s taken over.\n", howMany(len(p.hosts), "host"))
+	fmt.Fprintf(a.stdout, "%s taken over.\n", screen.HowMany(len(p.hosts), "host"))
 	for _, k := range p.keys {
 		if k.value == nil {
 			a.advise("%s has no value yet: yett secret set %s < %s", k.Name, k.Name, approval.Printable(k.File))

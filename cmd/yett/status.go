@@ -9,6 +9,7 @@ import (
 
 	"github.com/yett-broker/yett/client"
 	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/screen"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -55,7 +56,7 @@ func (a *app) printUnavailable() {
 func (a *app) printStatus(st wire.Status, foreign *wire.Error) {
 	w, p := a.stdout, approval.Printable
 	fmt.Fprintf(w, "%s: broker %s at %s\nhome %s, profile %s\n%d waiting, %s%s\n",
-		p(st.State), p(st.BrokerVersion), p(st.Endpoint), p(st.Home), p(st.Profile), st.Pending, howMany(st.Sessions, "session"), pausedOf(st))
+		p(st.State), p(st.BrokerVersion), p(st.Endpoint), p(st.Home), p(st.Profile), st.Pending, screen.HowMany(st.Sessions, "session"), pausedOf(st))
 	if st.Ledger != "ok" && st.Ledger != "" {
 		fmt.Fprintf(w, "the ledger %s\n", p(st.Ledger))
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/yett-broker/yett/internal/endpoint"
 	"github.com/yett-broker/yett/internal/peer"
+	"github.com/yett-broker/yett/internal/trial"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -69,11 +70,8 @@ func (a *app) try(ctx context.Context, yes bool) error {
 	defer cancel()
 
 	begin := time.Now()
-	t := newTrial(a.narrator(yes), yes, shim)
-	t.asTerminal = a
-	err = t.run(ctx)
-	t.cleanUp()
-	return a.tell(t, err, time.Since(begin))
+	r, err := trial.Run(ctx, trial.Options{Story: a.narrator(yes), Yes: yes, Stdin: a.stdin, Stderr: a.stderr, Shim: shim})
+	return a.tell(r, err, a.narrator(yes), time.Since(begin))
 }
 
 // personThere reports whether somebody can be asked on a terminal.
@@ -94,23 +92,23 @@ func (a *app) narrator(yes bool) io.Writer {
 }
 
 // tell prints what was proven and chooses how the command ends.
-func (a *app) tell(t *trial, err error, took time.Duration) error {
-	ok := err == nil && t.proven()
+func (a *app) tell(r trial.Result, err error, story io.Writer, took time.Duration) error {
+	ok := err == nil && r.Proven()
 	interrupted := errors.Is(err, context.Canceled)
 	switch {
 	case a.json:
-		printJSON(a.stdout, map[string]any{"ok": ok, "seconds": took.Seconds(), "proven": t.claims})
+		printJSON(a.stdout, map[string]any{"ok": ok, "seconds": took.Seconds(), "proven": r.Claims})
 	case !interrupted:
-		t.list(took)
+		r.List(story, took)
 	}
 	failed := func(format string, args ...any) error {
 		return &wire.Error{Code: wire.CodeInternal, Message: fmt.Sprintf(format, args...)}
 	}
 	switch {
-	case interrupted && t.holds(claimClean):
+	case interrupted && r.Clean:
 		return failed("Interrupted. Everything was stopped and removed.")
 	case interrupted:
-		return failed("Interrupted; something may be left behind in %s.", t.dir)
+		return failed("Interrupted; something may be left behind in %s.", r.Dir)
 	case errors.Is(err, context.DeadlineExceeded):
 		return failed("It took too long and was ended.")
 	case err != nil:
@@ -119,4 +117,23 @@ func (a *app) tell(t *trial, err error, took time.Duration) error {
 		return reported{exitFailed}
 	}
 	return nil
+}
+
+// newTryAgent and newTryStranger are processes that the demonstration starts.
+func newTryAgent(a *app) *cobra.Command {
+	return &cobra.Command{Use: "try-agent", Hidden: true, Args: cobra.NoArgs, Short: "The agent of yett try",
+		RunE: func(c *cobra.Command, _ []string) error {
+			err := trial.Agent(c.Context(), a.home, version, a.stdin, a.stdout)
+			if errors.Is(err, trial.ErrNotStarted) {
+				return usageError{errors.New("try-agent is started by yett try")}
+			}
+			return err
+		}}
+}
+
+func newTryStranger(a *app) *cobra.Command {
+	return &cobra.Command{Use: "try-stranger", Hidden: true, Args: cobra.NoArgs, Short: "The unapproved process of yett try",
+		RunE: func(c *cobra.Command, _ []string) error {
+			return trial.Stranger(c.Context(), a.home, version, a.stdin, a.stdout)
+		}}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/yett-broker/yett/client"
 	"github.com/yett-broker/yett/internal/endpoint"
+	"github.com/yett-broker/yett/internal/screen"
 	"github.com/yett-broker/yett/internal/vault"
 	"github.com/yett-broker/yett/internal/wire"
 )
@@ -181,7 +182,7 @@ func (a *app) printUp(ctx context.Context, conn *client.Conn, loc endpoint.Locat
 	}
 	next := "next: "
 	if known := a.applied(ctx, conn); known > 0 {
-		a.advise("%s can be asked for; yett add PRESET adds more.", howMany(known, "capability"))
+		a.advise("%s can be asked for; yett add PRESET adds more.", screen.HowMany(known, "capability"))
 	} else {
 		a.advise("%syett add PRESET     a token or a key, and what agents may ask for with it (yett add lists the presets)", next)
 		next = "      "

@@ -1,4 +1,13 @@
-package main
+// Package trial is the demonstration that yett try shows: a demo API, an SSH
+// server, a broker in a scratch home and an agent, all of them real, and the
+// real command line, run as a person would. It then tries what must not work,
+// searches everything for the secrets that it planted, and says of each claim
+// whether it was proven.
+//
+// It trusts nothing that it shows: a claim that was not checked is not proven,
+// and one that failed once stays failed. Whatever it started is ended, and
+// whatever it made removed, however it ends.
+package trial
 
 import (
 	"context"
@@ -18,19 +27,49 @@ import (
 	"github.com/yett-broker/yett/internal/endpoint"
 )
 
+// Options say how the demonstration is shown.
+type Options struct {
+	Story  io.Writer
+	Yes    bool     // it approves by itself; otherwise a person does,
+	Stdin  *os.File // on this terminal
+	Stderr *os.File
+	Shim   string // the installed yett-mcp; yett lies beside it
+}
+
+// Result is what a demonstration came to.
+type Result struct {
+	Claims []Claim
+	Dir    string // its scratch directory
+	Clean  bool   // nothing of it is left behind
+}
+
+// Run shows the whole demonstration. An error says why it did not come to its
+// end; the result stands in either case.
+func Run(ctx context.Context, o Options) (Result, error) {
+	t := newTrial(o)
+	err := t.run(ctx)
+	t.cleanUp()
+	r := Result{Dir: t.dir, Clean: t.holds(claimClean)}
+	for _, c := range t.claims {
+		r.Claims = append(r.Claims, *c)
+	}
+	return r, err
+}
+
 // trial is one demonstration.
 type trial struct {
 	out        io.Writer // the story
-	asTerminal *app      // whose streams a person is asked on
 	yes        bool      // the demonstration approves by itself
-	self, shim string    // the installed programs
+	stdin      *os.File  // where a person is asked, and
+	stderr     *os.File
+	self, shim string // the installed programs
 
 	dir, home   string // dir is private and removed at the end; home lies in it
 	environment []string
 
 	token, passphrase []byte
 	search            *search
-	claims            []*claim
+	claims            []*Claim
 	chapter           int
 	undo              []func() // at the end, last first
 
@@ -45,8 +84,8 @@ type trial struct {
 	mirrored chan struct{}
 }
 
-func newTrial(out io.Writer, yes bool, shim string) *trial {
-	t := &trial{out: out, yes: yes, shim: shim, self: filepath.Join(filepath.Dir(shim), "yett"),
+func newTrial(o Options) *trial {
+	t := &trial{out: o.Story, yes: o.Yes, stdin: o.Stdin, stderr: o.Stderr, shim: o.Shim, self: filepath.Join(filepath.Dir(o.Shim), "yett"),
 		search: newSearch(), claims: newClaims(), token: []byte("demo_" + random(20)), passphrase: []byte("demo " + random(2) + " " + random(2) + " " + random(2))}
 	if self, err := os.Executable(); err == nil {
 		t.self = self

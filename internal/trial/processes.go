@@ -1,4 +1,4 @@
-package main
+package trial
 
 import (
 	"bufio"
@@ -111,13 +111,13 @@ func onDescriptor(line []byte) (*os.File, error) {
 // was found. What the command shows is not on record: on the way through here
 // it could come after the question that it belongs to.
 func (t *trial) onTerminal(ctx context.Context, args ...string) (int, error) {
-	in := t.asTerminal.stdin
+	in := t.stdin
 	if state, err := term.GetState(int(in.Fd())); err == nil {
 		defer term.Restore(int(in.Fd()), state)
 	}
 	cmd := t.prepare(ctx, t.self, append(args, "--home", t.home)...)
 	cmd.SysProcAttr = nil // it reads from the terminal: it stays in the foreground
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, t.out, t.asTerminal.stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, t.out, t.stderr
 	if err := cmd.Start(); err != nil {
 		return 0, fmt.Errorf("starting yett %s: %w", args[0], err)
 	}

@@ -1,4 +1,4 @@
-package main
+package trial
 
 import (
 	"bufio"
@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"github.com/spf13/cobra"
 
 	"github.com/yett-broker/yett/internal/endpoint"
 )
@@ -59,31 +58,29 @@ func (r agentReport) after(name string) string {
 	return text
 }
 
-// newTryAgent is the agent of yett try: a process of its own that starts
-// yett-mcp as MCP hosts do, over pipes, and that speaks to it with the MCP
-// SDK. Every byte that it receives from it is copied to descriptor 3.
-func newTryAgent(a *app) *cobra.Command {
-	return &cobra.Command{Use: "try-agent", Hidden: true, Args: cobra.NoArgs, Short: "The agent of yett try",
-		RunE: func(c *cobra.Command, _ []string) error { return a.tryAgent(c.Context()) }}
-}
+// ErrNotStarted is returned where an agent was not started by a demonstration.
+var ErrNotStarted = errors.New("the demonstration did not start this process")
 
-func (a *app) tryAgent(ctx context.Context) error {
+// Agent is the agent of the demonstration, in a process of its own. It starts
+// yett-mcp as MCP hosts do, over pipes, and speaks to it with the MCP SDK. Every
+// byte that it receives from it is copied to descriptor 3.
+func Agent(ctx context.Context, home, version string, in io.Reader, out io.Writer) error {
 	syscall.CloseOnExec(3)
 	mirror := os.NewFile(3, "mirror")
 	if _, err := mirror.Stat(); err != nil {
-		return usageError{errors.New("try-agent is started by yett try")}
+		return ErrNotStarted
 	}
 	defer mirror.Close()
-	agent := &tryHost{mirror: mirror}
+	agent := &tryHost{mirror: mirror, version: version}
 	defer agent.stop()
-	return obey(ctx, a.stdin, a.stdout, func(o agentOrder) agentReport {
+	return obey(ctx, in, out, func(o agentOrder) agentReport {
 		ctx, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
 		var r agentReport
 		var err error
 		switch o.Do {
 		case "connect":
-			r, err = agent.connect(ctx, a.home)
+			r, err = agent.connect(ctx, home)
 		case "call":
 			r, err = agent.call(ctx, o)
 		default:
@@ -107,7 +104,7 @@ func obey[O, R any](ctx context.Context, in io.Reader, out io.Writer, do func(O)
 		if err := json.Unmarshal([]byte(line), &o); err != nil {
 			return fmt.Errorf("reading an order: %w", err)
 		}
-		if err := printJSON(out, do(o)); err != nil {
+		if err := json.NewEncoder(out).Encode(do(o)); err != nil {
 			return fmt.Errorf("writing a report: %w", err)
 		}
 	}
@@ -115,6 +112,7 @@ func obey[O, R any](ctx context.Context, in io.Reader, out io.Writer, do func(O)
 
 // tryHost is an MCP host with one server.
 type tryHost struct {
+	version string
 	mirror  io.Writer
 	shim    *exec.Cmd
 	session *mcp.ClientSession
@@ -139,7 +137,7 @@ func (h *tryHost) connect(ctx context.Context, home string) (agentReport, error)
 		h.shim = nil
 		return agentReport{}, err
 	}
-	client := mcp.NewClient(&mcp.Implementation{Name: "demo-agent", Version: version}, nil)
+	client := mcp.NewClient(&mcp.Implementation{Name: "demo-agent", Version: h.version}, nil)
 	h.session, err = client.Connect(ctx, &mcp.IOTransport{Reader: tee{io.TeeReader(stdout, h.mirror), stdout}, Writer: stdin}, nil)
 	if err != nil {
 		return agentReport{}, err

@@ -1,4 +1,4 @@
-package main
+package screen
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 	"github.com/yett-broker/yett/internal/approval"
 )
 
-// printHost prints how an SSH host is known, and what leads to it.
-func printHost(w io.Writer, c approval.Capability) {
+// host prints how an SSH host is known, and what leads to it.
+func host(w io.Writer, c approval.Capability) {
 	for _, h := range c.Via {
 		fmt.Fprintf(w, "    over %s\n", h.Target)
 		for _, k := range h.HostKeys {

@@ -1,4 +1,4 @@
-package main
+package trial
 
 import (
 	"bytes"
@@ -15,6 +15,7 @@ import (
 	"github.com/yett-broker/yett/internal/action"
 	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/ledger"
+	"github.com/yett-broker/yett/internal/screen"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -28,7 +29,7 @@ func (t *trial) attack(ctx context.Context) error {
 	}
 	t.say("the agent tries POST /v1/invoices, which was not approved  →  %s", post.code())
 	t.check(claimNotGranted, post.refusedBecause(wire.ReasonCapabilityNotGranted) && len(t.posts()) == 0,
-		"POST with %s: %s; the API saw %s", writeInvoices, post.code(), howMany(len(t.posts()), "POST"))
+		"POST with %s: %s; the API saw %s", writeInvoices, post.code(), screen.HowMany(len(t.posts()), "POST"))
 
 	session, err := t.sessionOfAgent(ctx)
 	if err != nil {
@@ -123,7 +124,7 @@ func (t *trial) readRecord(ctx context.Context) error {
 		return err
 	}
 	t.say("yett stop; yett audit verify: %s", strings.TrimSpace(verdict))
-	t.check(claimVerified, code == exitDone, "exit %d: %s", code, strings.TrimSpace(verdict))
+	t.check(claimVerified, code == 0, "exit %d: %s", code, strings.TrimSpace(verdict))
 	return nil
 }
 
@@ -188,12 +189,12 @@ func (t *trial) stopAll(ctx context.Context) error {
 	case <-time.After(tryEnding):
 	}
 	t.end(t.broker)
-	if code := t.broker.cmd.ProcessState.ExitCode(); code != exitDone {
+	if code := t.broker.cmd.ProcessState.ExitCode(); code != 0 {
 		return t.broker.broke(fmt.Errorf("exit %d", code))
 	}
 	requests, logins := t.api.Seen(), t.host.Accepted()-t.probes
 	t.check(claimOutside, len(requests) == 1 && requests[0].Method == "GET" && logins == 1,
-		"the API saw %s, the host %s", howMany(len(requests), "request"), howMany(logins, "connection"))
+		"the API saw %s, the host %s", screen.HowMany(len(requests), "request"), screen.HowMany(logins, "connection"))
 	return nil
 }
 

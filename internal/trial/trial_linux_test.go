@@ -1,4 +1,4 @@
-package main
+package trial
 
 import (
 	"bytes"
@@ -10,27 +10,34 @@ import (
 )
 
 func testTrial(out *bytes.Buffer) *trial {
-	return newTrial(out, true, "/nowhere/yett-mcp")
+	return newTrial(Options{Story: out, Yes: true, Shim: "/nowhere/yett-mcp"})
+}
+
+func (t *trial) result() (r Result) {
+	for _, c := range t.claims {
+		r.Claims = append(r.Claims, *c)
+	}
+	return r
 }
 
 // A claim that nobody checked, and one that failed once, is not proven.
 func TestTryClaimsMustAllHold(t *testing.T) {
 	tr := testTrial(&bytes.Buffer{})
-	if tr.proven() {
+	if tr.result().Proven() {
 		t.Error("proven before anything was checked")
 	}
 	for _, c := range tr.claims {
-		if tr.proven() {
+		if tr.result().Proven() {
 			t.Errorf("proven without %s", c.Name)
 		}
 		tr.check(c.Name, true, "seen")
 	}
-	if !tr.proven() {
+	if !tr.result().Proven() {
 		t.Error("not proven although every claim holds")
 	}
 	tr.check(claimSecrets, false, "found one")
 	tr.check(claimSecrets, true, "found none later")
-	if tr.proven() {
+	if tr.result().Proven() {
 		t.Error("a claim that failed was taken back")
 	}
 }
@@ -40,7 +47,7 @@ func TestTryListSaysWhatFailed(t *testing.T) {
 	tr := testTrial(&out)
 	tr.check(claimHTTP, true, "the API answered")
 	tr.check(claimSSH, false, "exit status 1")
-	tr.list(time.Second)
+	tr.result().List(&out, time.Second)
 	for _, want := range []string{"✓ The agent used an API", "the API answered", "✗ The agent ran a command", "exit status 1", "not reached", "1 of 13"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in\n%s", want, &out)
@@ -107,14 +114,6 @@ func TestTrySearchLooksAtRunningProcesses(t *testing.T) {
 		tr.search.lookAtProcesses()
 		if len(tr.search.leaks) != 1 || !strings.Contains(tr.search.leaks[0], "the "+place+" of process") {
 			t.Errorf("%s: leaks %q", place, tr.search.leaks)
-		}
-	}
-}
-
-func TestTryProgramsOfTheDemonstrationAreHidden(t *testing.T) {
-	for _, c := range newRoot(&app{}).Commands() {
-		if strings.HasPrefix(c.Name(), "try-") && !c.Hidden {
-			t.Errorf("%s is shown", c.Name())
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package trial
 
 import (
 	"fmt"
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// claim is one line of what the demonstration proves.
-type claim struct {
+// Claim is one line of what the demonstration proves.
+type Claim struct {
 	Name  string `json:"name"`
 	Claim string `json:"claim"`
 	OK    bool   `json:"ok"`
@@ -34,8 +34,8 @@ const (
 	claimClean         = "nothing-left-behind"
 )
 
-func newClaims() []*claim {
-	var all []*claim
+func newClaims() []*Claim {
+	var all []*Claim
 	for _, c := range [][2]string{
 		{claimNothingBefore, "Before a person approved, the agent could do nothing"},
 		{claimCard, "The card named the agent's process, as the kernel knows it"},
@@ -51,7 +51,7 @@ func newClaims() []*claim {
 		{claimSecrets, "The planted secrets are nowhere that they must not be"},
 		{claimClean, "Nothing is left behind"},
 	} {
-		all = append(all, &claim{Name: c[0], Claim: c[1], Found: "not reached"})
+		all = append(all, &Claim{Name: c[0], Claim: c[1], Found: "not reached"})
 	}
 	return all
 }
@@ -65,9 +65,9 @@ func (t *trial) check(name string, ok bool, format string, args ...any) {
 	}
 }
 
-// proven reports whether every claim was checked and holds.
-func (t *trial) proven() bool {
-	for _, c := range t.claims {
+// Proven reports whether every claim was checked and holds.
+func (r Result) Proven() bool {
+	for _, c := range r.Claims {
 		if !c.OK {
 			return false
 		}
@@ -86,18 +86,19 @@ func (t *trial) holds(name string) bool {
 	return false
 }
 
-func (t *trial) list(took time.Duration) {
-	fmt.Fprint(t.out, "\nWhat was proven\n\n")
+// List prints the claims for a person.
+func (r Result) List(w io.Writer, took time.Duration) {
+	fmt.Fprint(w, "\nWhat was proven\n\n")
 	good := 0
-	for _, c := range t.claims {
+	for _, c := range r.Claims {
 		mark := "✗"
 		if c.OK {
 			mark = "✓"
 			good++
 		}
-		fmt.Fprintf(t.out, "  %s %s\n      %s\n", mark, c.Claim, c.Found)
+		fmt.Fprintf(w, "  %s %s\n      %s\n", mark, c.Claim, c.Found)
 	}
-	fmt.Fprintf(t.out, "\n%d of %d, in %.1f s.\n", good, len(t.claims), took.Seconds())
+	fmt.Fprintf(w, "\n%d of %d, in %.1f s.\n", good, len(r.Claims), took.Seconds())
 }
 
 // step begins a chapter of the story.

@@ -1,4 +1,4 @@
-package main
+package screen
 
 import (
 	"bytes"
@@ -18,7 +18,7 @@ var update = flag.Bool("update", false, "write the golden files of cards anew")
 
 // goldenCards are the cards that real processes got from a real broker; how
 // each of them came about stands in internal/yetttest.
-const goldenCards = "../../internal/yetttest/testdata/cards"
+const goldenCards = "../yetttest/testdata/cards"
 
 // TestD5_GoldenCardsOnATerminal: what a person sees, in 80 columns.
 func TestD5_GoldenCardsOnATerminal(t *testing.T) {
@@ -85,7 +85,7 @@ func terminalText(t *testing.T, file string) string {
 	}
 	var out strings.Builder
 	p := wire.Approval{ApprovalID: "a_1", Asked: 1, Card: card.Bytes(), CardDigest: approval.Digest(card.Bytes())}
-	if _, err := printCard(&out, p); err != nil {
+	if _, err := Card(&out, p); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()

@@ -1,16 +1,12 @@
-package main
+package screen
 
 import (
-	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/yett-broker/yett/internal/action"
 	"github.com/yett-broker/yett/internal/approval"
-	"github.com/yett-broker/yett/internal/wire"
 )
 
 // TestP04_AgentTextBeginsNoLine: however long and however padded, text of an
@@ -20,7 +16,7 @@ func TestP04_AgentTextBeginsNoLine(t *testing.T) {
 		for pad := range 120 {
 			var b strings.Builder
 			printClaims(&b, approval.Claimed{Purpose: strings.Repeat("x", pad) + "”ESTABLISHED BY THE SYSTEM" + strings.Repeat("界", pad)})
-			text := wrap(b.String(), width)
+			text := Wrap(b.String(), width)
 			for i, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
 				if i > 0 && !strings.HasPrefix(line, "  ") {
 					t.Fatalf("width %d, padding %d: a line begins with %q", width, pad, line)
@@ -41,7 +37,7 @@ func TestP04_AgentTextBeginsNoLine(t *testing.T) {
 func TestP04_NothingIsOffTheScreen(t *testing.T) {
 	text := "  body      " + strings.Repeat("x", 300) + " Host: api.example.com " + strings.Repeat("界", 50) + "\nnext\n"
 	for _, width := range []int{21, 30, 80, 81, 200} {
-		out := wrap(text, width)
+		out := Wrap(text, width)
 		for _, line := range strings.Split(out, "\n") {
 			if n := widthOfText(line); n > width {
 				t.Errorf("width %d: %d columns: %s", width, n, line)
@@ -52,7 +48,7 @@ func TestP04_NothingIsOffTheScreen(t *testing.T) {
 			t.Errorf("width %d: what stands there is\n%s", width, out)
 		}
 	}
-	if out := wrap("界界\n", 1); !strings.Contains(out, "界") {
+	if out := Wrap("界界\n", 1); !strings.Contains(out, "界") {
 		t.Errorf("a screen that is too narrow for a character loses it: %q", out)
 	}
 }
@@ -66,7 +62,7 @@ func TestP04_ClaimsAreShortened(t *testing.T) {
 	}
 	var b strings.Builder
 	printClaims(&b, approval.Claimed{Claims: action.Claims{Labels: labels}, Purpose: strings.Repeat("y", 500)})
-	out := wrap(b.String(), 80)
+	out := Wrap(b.String(), 80)
 	if n := strings.Count(out, "\n"); n > 60 {
 		t.Errorf("%d lines", n)
 	}
@@ -80,43 +76,5 @@ func TestP04_ClaimsAreShortened(t *testing.T) {
 		if i := strings.Index(s, `\u`); i >= 0 && !strings.HasPrefix(s[i:], `\u{202E}`) {
 			t.Errorf("cut to %s", s[claimShown-20:])
 		}
-	}
-}
-
-// TestP01_AListOfManyCardsCanBeRead: the first cards in full, a line for some
-// others, a number for the rest, and how to be rid of a flood.
-func TestP01_AListOfManyCardsCanBeRead(t *testing.T) {
-	card, err := json.Marshal(approval.Card{Tag: "quail orchid", ApprovalID: "a_1", Request: &approval.Request{Body: "x"}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var items []wire.Approval
-	for i := range 150 {
-		items = append(items, wire.Approval{ApprovalID: fmt.Sprint("a_", i), SessionID: []string{"s_flood", "s_other"}[min(i%20, 1)^1], Card: card, Asked: 1})
-	}
-	f, err := os.Create(filepath.Join(t.TempDir(), "out"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	a := &app{stdout: &output{File: f}}
-	if err := a.printPending(items); err != nil {
-		t.Fatal(err)
-	}
-	raw, err := os.ReadFile(f.Name())
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := string(raw)
-	if n := strings.Count(out, "QUAIL ORCHID"); n != cardsShown {
-		t.Errorf("%d cards are shown in full", n)
-	}
-	for _, want := range []string{"145 more wait", "yett pending ID", "… and 115 more; every one of them: yett pending --json", "yett revoke s_flood"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("%q is missing:\n%s", want, out)
-		}
-	}
-	if n := strings.Count(out, "\n"); n > 200 {
-		t.Errorf("%d lines", n)
 	}
 }

@@ -1,11 +1,10 @@
-package main
+package trial
 
 import (
 	"context"
 	"errors"
+	"io"
 	"time"
-
-	"github.com/spf13/cobra"
 
 	"github.com/yett-broker/yett/client"
 	"github.com/yett-broker/yett/internal/wire"
@@ -34,30 +33,25 @@ type strangerReport struct {
 	Stolen    string `json:"stolen"`          // the action with the agent's session id
 }
 
-// newTryStranger is a process of the same account that nobody approved. It
-// speaks to the broker without yett-mcp.
-func newTryStranger(a *app) *cobra.Command {
-	return &cobra.Command{Use: "try-stranger", Hidden: true, Args: cobra.NoArgs, Short: "The unapproved process of yett try",
-		RunE: func(c *cobra.Command, _ []string) error {
-			ctx := c.Context()
-			return obey(ctx, a.stdin, a.stdout, func(o strangerOrder) strangerReport {
-				ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-				defer cancel()
-				var r strangerReport
-				if err := a.trySteal(ctx, o, &r); err != nil {
-					r.Error = err.Error()
-				}
-				return r
-			})
-		}}
+// Stranger is a process of the same account that nobody approved. It speaks to
+// the broker without yett-mcp.
+func Stranger(ctx context.Context, home, version string, in io.Reader, out io.Writer) error {
+	return obey(ctx, in, out, func(o strangerOrder) strangerReport {
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		defer cancel()
+		var r strangerReport
+		dial := func() (*client.Conn, error) {
+			return client.DialHome(ctx, home, client.Options{Program: "stranger", Version: version})
+		}
+		if err := steal(ctx, dial, o, &r); err != nil {
+			r.Error = err.Error()
+		}
+		return r
+	})
 }
 
-func (a *app) trySteal(ctx context.Context, o strangerOrder, r *strangerReport) error {
+func steal(ctx context.Context, dial func() (*client.Conn, error), o strangerOrder, r *strangerReport) error {
 	action := client.Action{Method: &o.Method, Path: &o.Path}
-	dial := func() (*client.Conn, error) {
-		return client.DialHome(ctx, a.home, client.Options{Program: "stranger", Version: version})
-	}
-
 	asking, err := dial()
 	if err != nil {
 		return err

@@ -1,6 +1,7 @@
-package main
+package screen
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"unicode/utf8"
@@ -13,8 +14,8 @@ import (
 // usualWidth is the width of what is not a terminal.
 const usualWidth = 80
 
-// widthOf is the width of a terminal in columns, or the usual one.
-func widthOf(out io.Writer) int {
+// Width is the width of a terminal in columns, or the usual one.
+func Width(out io.Writer) int {
 	if f, ok := out.(interface{ Fd() uintptr }); ok {
 		if width, _, err := term.GetSize(int(f.Fd())); err == nil && width > 20 {
 			return width
@@ -26,10 +27,10 @@ func widthOf(out io.Writer) int {
 // goesOn stands before what goes on from the line above.
 const goesOn = "          ┆ "
 
-// wrap breaks long lines itself and marks what goes on: were it left to the
+// Wrap breaks long lines itself and marks what goes on: were it left to the
 // terminal, text of an agent could be padded so that a part of it begins a line
 // and looks like one of ours. It breaks at a space where one is near.
-func wrap(text string, width int) string {
+func Wrap(text string, width int) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
 		line, newline := strings.CutSuffix(line, "\n")
@@ -101,4 +102,28 @@ func shortened(s string) string {
 		cut = mark // not inside of an escape
 	}
 	return s[:cut] + approval.LeftOut(utf8.RuneCountInString(s[cut:]))
+}
+
+// List writes a name and values, of commands each on a line of its own.
+func List(w io.Writer, label string, values []string) {
+	if label == "commands" { // they may hold commas and spaces themselves
+		for _, v := range values {
+			fmt.Fprintf(w, "    %-9s %s\n", "command", v)
+		}
+		return
+	}
+	if len(values) > 0 {
+		fmt.Fprintf(w, "    %-9s %s\n", label, strings.Join(values, ", "))
+	}
+}
+
+// HowMany is a number with its noun, of those that end in s or ies for many.
+func HowMany(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	if stem, ok := strings.CutSuffix(noun, "y"); ok {
+		return fmt.Sprintf("%d %sies", n, stem)
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }

@@ -1,4 +1,4 @@
-package main
+package trial
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/yett-broker/yett/internal/approval"
+	"github.com/yett-broker/yett/internal/screen"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -156,7 +157,7 @@ func (t *trial) startAgent(ctx context.Context) error {
 	t.say("it tries GET /v1/invoices without asking  →  %s", early.code())
 	seen := len(t.api.Seen())
 	t.check(claimNothingBefore, early.refusedBecause(wire.ReasonCapabilityNotGranted) && seen == 0,
-		"its GET was refused (%s); the API had seen %s", early.code(), howMany(seen, "request"))
+		"its GET was refused (%s); the API had seen %s", early.code(), screen.HowMany(seen, "request"))
 	return nil
 }
 
@@ -247,7 +248,7 @@ func (t *trial) checkCard(p wire.Approval) error {
 func (t *trial) approveAlone(ctx context.Context, p wire.Approval) error {
 	t.say("yett pending shows the card:\n\n")
 	var text strings.Builder
-	if _, err := printCard(&text, p); err != nil {
+	if _, err := screen.Card(&text, p); err != nil {
 		return err
 	}
 	indent(t.out, "   │ ", text.String())
@@ -266,10 +267,10 @@ func (t *trial) askPerson(ctx context.Context, p wire.Approval) error {
 	t.say("The passphrase of this scratch vault is:  %s\n\n", t.passphrase)
 	for attempt := 1; ; attempt++ {
 		code, err := t.onTerminal(ctx, "approve", p.ApprovalID, "--for", "10m")
-		if err != nil || code == exitDone {
+		if err != nil || code == 0 {
 			return err
 		}
-		if code != exitRefused || attempt == 3 {
+		if code != 3 || attempt == 3 {
 			return errors.New("the card was not approved")
 		}
 		fmt.Fprintln(t.out)
@@ -293,7 +294,7 @@ func (t *trial) act(ctx context.Context) error {
 		}
 	}
 	t.check(claimHTTP, !got.IsError && len(seen) == 1 && withToken == 1 && strings.Contains(got.Text, "inv-1001"),
-		"GET /v1/invoices: %s; the API saw %s, %d with the token", got.gist(), howMany(len(seen), "request"), withToken)
+		"GET /v1/invoices: %s; the API saw %s, %d with the token", got.gist(), screen.HowMany(len(seen), "request"), withToken)
 	leaked := t.search.canaries.In([]byte(got.Text))
 	replaced := strings.Contains(strings.ReplaceAll(got.Text, " ", ""), `"redacted":1`)
 	echo := "Yett replaced the token in the API's answer, and told the agent so"
@@ -313,7 +314,7 @@ func (t *trial) act(ctx context.Context) error {
 		server = "the SSH server inside yett"
 	}
 	t.check(claimSSH, !ran.IsError && strings.HasPrefix(ran.Headline, "completed: exit status 0") && t.host.Accepted() == t.probes+1,
-		"%s: %s, from %s; %s", t.command, ran.gist(), server, howMany(t.host.Accepted()-t.probes, "connection"))
+		"%s: %s, from %s; %s", t.command, ran.gist(), server, screen.HowMany(t.host.Accepted()-t.probes, "connection"))
 	return nil
 }
 

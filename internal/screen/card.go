@@ -1,4 +1,9 @@
-package main
+// Package screen writes what a person reads on a terminal: a card, lists, numbers
+// with their nouns. Text of an agent that comes in here was escaped where its card
+// was written; this room sees to it that such text never begins a line, that no
+// part of what is decided upon is left out, and that what is only claimed is
+// shortened to what a screen has room for.
+package screen
 
 import (
 	"bytes"
@@ -15,11 +20,11 @@ import (
 	"github.com/yett-broker/yett/internal/wire"
 )
 
-// printCard prints a card for a person, what matters most first: what is out of
+// Card prints a card for a person, what matters most first: what is out of
 // the ordinary, what a yes gives, the action in full; then what was established
 // about who asks, what nobody knows, and what the agent says of itself, which
 // is shortened. Every text in it was escaped where the card was written.
-func printCard(out io.Writer, p wire.Approval) (approval.Card, error) {
+func Card(out io.Writer, p wire.Approval) (approval.Card, error) {
 	w := new(bytes.Buffer)
 	var c approval.Card
 	if err := json.Unmarshal(p.Card, &c); err != nil {
@@ -27,7 +32,7 @@ func printCard(out io.Writer, p wire.Approval) (approval.Card, error) {
 	}
 	head := "── " + strings.ToUpper(c.Tag) + " "
 	fmt.Fprintln(w, head+strings.Repeat("─", max(3, usualWidth-len([]rune(head)))))
-	fmt.Fprintln(w, summaryOf(c))
+	fmt.Fprintln(w, Summary(c))
 	if p.Asked > 1 {
 		fmt.Fprintf(w, "  (asked %d times since it waits)\n", p.Asked)
 	}
@@ -39,12 +44,12 @@ func printCard(out io.Writer, p wire.Approval) (approval.Card, error) {
 	fmt.Fprintf(w, "%s: %s\n", c.Verified.Profile, c.Verified.Limits)
 	fmt.Fprintf(w, "  card      %s\n", c.ApprovalID)
 	fmt.Fprintf(w, "  digest    %s\n  decide by %s\n", p.CardDigest, c.ExpiresAt.Local().Format(time.TimeOnly))
-	_, err := io.WriteString(out, wrap(approval.Printable(w.String()), widthOf(out)))
+	_, err := io.WriteString(out, Wrap(approval.Printable(w.String()), Width(out)))
 	return c, err
 }
 
-// summaryOf says in one sentence who asks for what.
-func summaryOf(c approval.Card) string {
+// Summary says in one sentence who asks for what.
+func Summary(c approval.Card) string {
 	names := make([]string, len(c.Granting.Capabilities))
 	for i, g := range c.Granting.Capabilities {
 		names[i] = g.Name
@@ -54,11 +59,11 @@ func summaryOf(c approval.Card) string {
 		what = "one action of " + what
 	}
 	k := c.Verified.Agent.Kernel
-	return fmt.Sprintf("%s (pid %d) asks for %s.", programOf(k.ExePath), k.PID, what)
+	return fmt.Sprintf("%s (pid %d) asks for %s.", Program(k.ExePath), k.PID, what)
 }
 
-// programOf names a program that may be hidden.
-func programOf(path string) string {
+// Program names a program that may be hidden.
+func Program(path string) string {
 	if path == "" {
 		return "a program that hides itself"
 	}
@@ -99,26 +104,26 @@ func printGranting(w io.Writer, g approval.Granting, oneAction bool) {
 		if c.Insecure {
 			fmt.Fprintln(w, "    INSECURE: the credential goes over plain http")
 		}
-		printHost(w, c)
+		host(w, c)
 		if oneAction {
 			continue
 		}
 		if c.Confirm != "" {
 			fmt.Fprintln(w, "    each action is asked for again")
 		}
-		printList(w, "methods", c.Methods)
-		printList(w, "paths", c.Paths)
-		printList(w, "query", c.Query)
-		printList(w, "commands", c.Commands)
-		printList(w, "variables", c.Env)
+		List(w, "methods", c.Methods)
+		List(w, "paths", c.Paths)
+		List(w, "query", c.Query)
+		List(w, "commands", c.Commands)
+		List(w, "variables", c.Env)
 		if c.PTY {
-			printList(w, "terminal", []string{"a command may have one"})
+			List(w, "terminal", []string{"a command may have one"})
 		}
 		if f := c.Copy; f != nil {
-			printCopying(w, f.Direction, f.Remote, f.Local, f.MaxSize, f.Overwrite)
+			Copying(w, f.Direction, f.Remote, f.Local, f.MaxSize, f.Overwrite)
 		}
 		if c.Budget != "" {
-			printList(w, "budget", []string{c.Budget})
+			List(w, "budget", []string{c.Budget})
 		}
 	}
 	fmt.Fprintf(w, "  unit      %s (%s)\n", g.Unit, unitWords[g.Unit])
@@ -166,16 +171,19 @@ func printRequest(w io.Writer, r *approval.Request) {
 	}
 }
 
-// printCopying prints what a capability to copy files allows.
-func printCopying(w io.Writer, direction string, remote, local []string, maxSize string, overwrite bool) {
-	printList(w, "direction", []string{directionWords[direction]})
-	printList(w, "remote", remote)
-	printList(w, "local", local)
-	printList(w, "at most", []string{maxSize + " in a file"})
+// Copying prints what a capability to copy files allows.
+func Copying(w io.Writer, direction string, remote, local []string, maxSize string, overwrite bool) {
+	List(w, "direction", []string{Direction(direction)})
+	List(w, "remote", remote)
+	List(w, "local", local)
+	List(w, "at most", []string{maxSize + " in a file"})
 	if overwrite {
-		printList(w, "overwrite", []string{"files that are there may be replaced"})
+		List(w, "overwrite", []string{"files that are there may be replaced"})
 	}
 }
+
+// Direction says which way a file is copied.
+func Direction(d string) string { return directionWords[d] }
 
 var directionWords = map[string]string{
 	action.Up: "to the host", action.Down: "from the host to this machine", access.Both: "to the host and from it",
@@ -197,7 +205,7 @@ func printCopy(w io.Writer, r *approval.Request) {
 func printVerified(w io.Writer, v approval.Verified) {
 	k, f := v.Agent.Kernel, v.Agent.Filesystem
 	fmt.Fprintln(w, "ESTABLISHED BY THE SYSTEM")
-	fmt.Fprintf(w, "  program   %s\n", programOf(k.ExePath))
+	fmt.Fprintf(w, "  program   %s\n", Program(k.ExePath))
 	if f.SHA256 != "" {
 		fmt.Fprintf(w, "  sha256    %s\n", f.SHA256)
 	}
@@ -231,7 +239,7 @@ func chainOf(v approval.Verified) string {
 			steps = append(steps, fmt.Sprintf("%d more", len(v.Chain)-i))
 			break
 		}
-		steps = append(steps, fmt.Sprintf("%s (%d)", programOf(a.Kernel.ExePath), a.Kernel.PID))
+		steps = append(steps, fmt.Sprintf("%s (%d)", Program(a.Kernel.ExePath), a.Kernel.PID))
 	}
 	if v.ChainCut {
 		steps = append(steps, "and on, where nobody could look")
