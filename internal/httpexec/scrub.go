@@ -22,7 +22,7 @@ const maxSecrets = 7
 type scrubber struct {
 	patterns []pattern
 	first    [256]uint64 // which patterns may begin with this byte; escaped if it begins an escape
-	second   [256]uint64 // which patterns may go on with this byte after an unescaped one
+	second   [256]uint64 // which patterns may go on with this byte after an unescaped one; escaped for all
 	backing  []byte      // of every pattern: wiped at the end
 	scratch  []byte
 	longest  int
@@ -36,7 +36,10 @@ type pattern struct {
 	escapable   bool // has characters that begin an escape, so that it can be read in two ways
 }
 
-const escaped = 1 << 63
+const (
+	escaped = 1 << 63
+	all     = 1<<64 - 1
+)
 
 func newScrubber(secrets ...[]byte) *scrubber {
 	if len(secrets) > maxSecrets {
@@ -50,12 +53,15 @@ func newScrubber(secrets ...[]byte) *scrubber {
 	for _, secret := range secrets {
 		s.addSecret(secret)
 	}
+	for c := range s.second { // what comes behind the beginning of an escape does not count
+		s.second[c] |= escaped
+	}
 	for _, c := range []byte{'%', '\\', '&'} {
 		s.first[c] |= escaped
-		s.second[c] = escaped - 1
+		s.second[c] = all
 	}
 	for _, c := range []byte{0, '\r', '\n', '+'} { // gaps; a plus may be a space
-		s.second[c] = escaped - 1
+		s.second[c] = all
 	}
 	return s
 }
@@ -144,6 +150,9 @@ func (s *scrubber) find(b []byte, begin, cut int, broken bool) []span {
 	var found []span
 	for i := begin; i < cut; i++ {
 		candidates := s.first[b[i]]
+		if i+1 < len(b) { // both are looked up without a branch between them, which would be hard to predict
+			candidates &= s.second[b[i+1]]
+		}
 		if candidates == 0 {
 			continue
 		}
@@ -154,8 +163,6 @@ func (s *scrubber) find(b []byte, begin, cut int, broken bool) []span {
 				}
 			}
 			candidates &^= escaped
-		} else if i+1 < len(b) {
-			candidates &= s.second[b[i+1]]
 		}
 		to, from := 0, i
 		for ; candidates != 0; candidates &= candidates - 1 {
