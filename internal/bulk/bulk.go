@@ -1,5 +1,5 @@
-// Package bulk keeps large answers from slowing down short ones. It trusts its
-// callers, guards nothing, and does no I/O.
+// Package bulk keeps large answers, their heads included, from slowing down short
+// ones. It trusts its callers, guards nothing, and does no I/O.
 //
 // An intent is on the disk before its action begins, and a disk that is asked
 // whether one thing is written writes everything that it was given before. And

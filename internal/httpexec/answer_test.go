@@ -359,7 +359,7 @@ func FuzzAnswer(f *testing.F) {
 		}
 		in := &limitedReader{r: bytes.NewReader(raw)}
 		cn := &conn{in: in, br: bufio.NewReader(in), rw: unbound{}}
-		resp, err := cn.readHead(method)
+		resp, err := cn.awaitHead(Target{}, method)
 		if err != nil {
 			noSecret(t, err, secret)
 			return

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math"
 	"net/http"
+
+	"github.com/yett-broker/yett/internal/bulk"
 )
 
 const (
@@ -39,7 +41,7 @@ func (cn *conn) exchange(ctx context.Context, t Target, w *request, s *scrubber)
 	if out.failed() {
 		return nil, false, notSent(plain(out.err))
 	}
-	resp, err := cn.awaitHead(w.method)
+	resp, err := cn.awaitHead(t, w.method)
 	if err != nil {
 		cn.abort()
 		out.wait()
@@ -71,11 +73,21 @@ func (cn *conn) start(t Target, w *request) *outgoing {
 	return cn.send(t, w)
 }
 
-func (cn *conn) awaitHead(method string) (*http.Response, error) {
+// awaitHead reads up to the end of the headers of the final answer. A long head
+// keeps to the pace of large streams.
+func (cn *conn) awaitHead(t Target, method string) (resp *http.Response, err error) {
+	cn.in.left, cn.in.err = maxHead, nil
 	if cn.h2 != nil {
-		return cn.h2.readHead(method)
+		resp, err = cn.h2.readHead(method)
+	} else {
+		resp, err = cn.readHead(method)
 	}
-	return cn.readHead(method)
+	head := bulk.Stream{Session: t.Session}
+	head.Came(int(maxHead - cn.in.left))
+	if err == nil {
+		cn.in.left = math.MaxInt64
+	}
+	return resp, err
 }
 
 // outgoing is a request on its way out. n and err may be read once it is over.
@@ -137,9 +149,8 @@ func (cn *conn) send(t Target, w *request) *outgoing {
 	return o
 }
 
-// readHead reads up to the end of the headers of the final answer.
+// readHead is awaitHead for HTTP/1.1.
 func (cn *conn) readHead(method string) (*http.Response, error) {
-	cn.in.left, cn.in.err = maxHead, nil
 	req := &http.Request{Method: method}
 	for range maxInterim {
 		resp, err := http.ReadResponse(cn.br, req)
@@ -155,7 +166,6 @@ func (cn *conn) readHead(method string) (*http.Response, error) {
 		case resp.StatusCode < 200:
 			continue
 		}
-		cn.in.left = math.MaxInt64
 		return resp, nil
 	}
 	return nil, errors.New("too many interim answers")

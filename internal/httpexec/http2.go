@@ -172,7 +172,6 @@ func (h *h2) end() {
 
 // readHead reads up to the headers of the final answer.
 func (h *h2) readHead(method string) (*http.Response, error) {
-	h.c.in.left, h.c.in.err = maxHead, nil
 	for range maxInterim {
 		f, err := h.next()
 		if err != nil {
@@ -187,7 +186,6 @@ func (h *h2) readHead(method string) (*http.Response, error) {
 		case err != nil:
 			return nil, err
 		case resp.StatusCode >= 200:
-			h.c.in.left = math.MaxInt64
 			return resp, nil
 		case head.StreamEnded():
 			return nil, errHTTP2

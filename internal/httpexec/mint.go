@@ -115,12 +115,12 @@ func (e *Executor) Mint(ctx context.Context, t Target, q MintRequest) (*Minted, 
 	if out.failed() {
 		return nil, notSent(plain(out.err))
 	}
-	return cn.readMinted()
+	return cn.readMinted(t)
 }
 
 // readMinted reads the answer of a token endpoint.
-func (cn *conn) readMinted() (*Minted, error) {
-	resp, err := cn.readHead("POST")
+func (cn *conn) readMinted(t Target) (*Minted, error) {
+	resp, err := cn.awaitHead(t, "POST")
 	if err != nil {
 		return nil, maybeSent(err)
 	}

@@ -99,7 +99,7 @@ func TestEventsEndBeforeTheCall(t *testing.T) {
 		in := &limitedReader{r: strings.NewReader("HTTP/1.1 200 OK\r\nContent-Type: " + content + "\r\n\r\ndata: x\n\n")}
 		d := &deadlines{}
 		cn := &conn{in: in, br: bufio.NewReader(in), rw: d}
-		resp, err := cn.readHead("GET")
+		resp, err := cn.awaitHead(Target{}, "GET")
 		if err != nil {
 			t.Fatal(err)
 		}
