@@ -28,14 +28,15 @@ import (
 	"github.com/yett-broker/yett/client"
 )
 
-// What hostile servers cost the other sessions. Blocks of brokered GETs of one
-// session are timed in turn
+// What hostile servers cost the other sessions. Brokered GETs of one session are
+// timed
 //
-//	alone     nothing else is done
+//	alone     nothing else is done: half of them before, half of them after
 //	beside    other sessions, one for each kind, call a hostile server again and
 //	          again: a gzip of 1 GiB, a body of 1 GiB, one without end, headers
 //	          without end, one byte at a time, an SSH host that floods both streams
 //
+// They begin a second before, so that the burst is over that large streams have.
 // The hostile servers run on this machine too, in one process at the lowest
 // priority, since in life they have a machine of their own.
 
@@ -50,44 +51,30 @@ type hostile struct {
 }
 
 // measureHostile prints the ratio first.
-func (b *bench) measureHostile(rounds, calls int) error {
+func (b *bench) measureHostile(calls int) error {
 	h, err := b.startHostile()
 	if err != nil {
 		return err
 	}
-	defer func() { h.cmd.Process.Kill(); h.cmd.Wait() }()
+	end := sync.OnceFunc(func() { h.cmd.Process.Kill(); h.cmd.Wait() })
+	defer end()
 	sessions, err := b.openHostileSessions(h)
 	if err != nil {
 		return err
 	}
-	var alone, beside []time.Duration
-	var done atomic.Int64
-	for range rounds {
-		if alone, err = b.timed(alone, calls); err != nil {
-			return err
-		}
-		ctx, cancel := context.WithCancel(context.Background())
-		var running sync.WaitGroup
-		failed := make(chan error, len(sessions))
-		for name, s := range sessions {
-			running.Go(func() {
-				for ctx.Err() == nil {
-					if err := callHostile(s, name); err != nil {
-						failed <- fmt.Errorf("%s: %w", name, err)
-						return
-					}
-					done.Add(1)
-				}
-			})
-		}
-		time.Sleep(100 * time.Millisecond) // all of them are under way
-		beside, err = b.timed(beside, calls)
-		cancel()
-		running.Wait()
-		close(failed)
-		if err := errors.Join(err, <-failed); err != nil {
-			return err
-		}
+	alone, err := b.timed(nil, calls/2)
+	if err != nil {
+		return err
+	}
+	attack := startAttack(sessions)
+	time.Sleep(time.Second)
+	beside, err := b.timed(nil, calls)
+	done, failed := attack.stop(end)
+	if err := errors.Join(err, failed); err != nil {
+		return err
+	}
+	if alone, err = b.timed(alone, calls-calls/2); err != nil {
+		return err
 	}
 	fmt.Printf("\n%.2f×  p99 of a brokered GET beside hostile servers / alone  (target 2)\n", ratio(percentile(beside, 0.99), percentile(alone, 0.99)))
 	fmt.Printf("%.2f×  the same, median\n\n", ratio(median(beside), median(alone)))
@@ -95,8 +82,42 @@ func (b *bench) measureHostile(rounds, calls int) error {
 		fmt.Printf("brokered GET, %-24s n=%-5d median %-10v p99 %-10v slowest %v\n", name, len(all), round(median(all)), round(percentile(all, 0.99)), round(slices.Max(all)))
 	}
 	peak, err := peakResident(b.serve.Process.Pid)
-	fmt.Printf("%d calls of hostile servers meanwhile; the broker's peak is %d MiB\n", done.Load(), peak>>10)
+	fmt.Printf("%d calls of hostile servers meanwhile; the broker's peak is %d MiB\n", done, peak>>10)
 	return err
+}
+
+// attack is the calls of hostile servers.
+type attack struct {
+	ending  atomic.Bool
+	done    atomic.Int64
+	running sync.WaitGroup
+	failed  chan error
+}
+
+func startAttack(sessions map[string]*client.Session) *attack {
+	a := &attack{failed: make(chan error, len(sessions))}
+	for name, s := range sessions {
+		a.running.Go(func() {
+			for !a.ending.Load() {
+				if err := callHostile(s, name); err != nil && !a.ending.Load() {
+					a.failed <- fmt.Errorf("%s: %w", name, err)
+					return
+				}
+				a.done.Add(1)
+			}
+		})
+	}
+	return a
+}
+
+// stop ends the servers, with which the calls end that are under way.
+func (a *attack) stop(end func()) (done int64, failed error) {
+	a.ending.Store(true)
+	done = a.done.Load()
+	end()
+	a.running.Wait()
+	close(a.failed)
+	return done, <-a.failed
 }
 
 // callHostile makes one call, whatever comes of it.

@@ -89,7 +89,7 @@ func run() int {
 			err = b.measureSSH(3 * *rounds)
 		}
 		if err == nil && (all || *hostileOnly) {
-			err = b.measureHostile(*rounds, *calls/3)
+			err = b.measureHostile(7 * *calls)
 		}
 		if err == nil && (all || *lifeOnly) {
 			err = b.measureLife(*kills, *held)
