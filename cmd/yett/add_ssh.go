@@ -17,6 +17,7 @@ import (
 	"github.com/yett-broker/yett/client"
 	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/preset"
+	"github.com/yett-broker/yett/internal/sshconfig"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -151,7 +152,7 @@ func pickKeys(full []string, shown []ssh.PublicKey, fingerprints []string) ([]st
 			return nil, wire.Errorf(wire.CodeBadRequest, "The host shows no key with the fingerprint %s; nothing was changed.", approval.Escape(f, 100)).
 				Then("Find out whether this is the host that you mean: another key can mean another host.")
 		}
-		full = append(full, keyLine(shown[i]))
+		full = append(full, sshconfig.Line(shown[i]))
 	}
 	return full, nil
 }
@@ -162,7 +163,7 @@ func (a *app) confirmKeys(ctx context.Context, address string, shown []ssh.Publi
 	question := "\n" + approval.Printable(address) + " shows these keys:\n"
 	lines := make([]string, len(shown))
 	for i, k := range shown {
-		lines[i] = keyLine(k)
+		lines[i] = sshconfig.Line(k)
 		question += fmt.Sprintf("  %-20s %s\n", k.Type(), ssh.FingerprintSHA256(k))
 	}
 	question += "Compare one with what its administrator, or ssh-keygen -lf on the host itself, says.\nAre they the host's? Type yes: "
@@ -176,5 +177,3 @@ func (a *app) confirmKeys(ctx context.Context, address string, shown []ssh.Publi
 	}
 	return lines, nil
 }
-
-func keyLine(k ssh.PublicKey) string { return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(k))) }

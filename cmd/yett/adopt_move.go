@@ -234,7 +234,7 @@ func knownKeys(path, address string) ([]string, error) {
 	if err != nil {
 		return nil, cannotRead(err)
 	}
-	lines := keyLines(known.LookupAddress(address).Keys)
+	lines := sshconfig.Lines(known.LookupAddress(address).Keys)
 	if len(lines) == 0 {
 		return nil, wire.Errorf(wire.CodeBadRequest, "%s has no key of %s.", approval.Printable(path), approval.Printable(address)).
 			Then("Connect to it once with ssh and check its fingerprint, or add the host by: yett add ssh")

@@ -5,24 +5,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/netip"
-	"os"
 	"os/user"
-	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/yett-broker/yett/client"
 	"github.com/yett-broker/yett/internal/access"
 	"github.com/yett-broker/yett/internal/approval"
-	"github.com/yett-broker/yett/internal/dialrule"
 	"github.com/yett-broker/yett/internal/preset"
 	"github.com/yett-broker/yett/internal/screen"
-	"github.com/yett-broker/yett/internal/sshconfig"
+	"github.com/yett-broker/yett/internal/sshimport"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -58,12 +52,12 @@ func newSSHImport(a *app) *cobra.Command {
 
 // imported is what yett ssh import --json prints.
 type imported struct {
-	Hosts      []*plannedHost  `json:"hosts"`
-	Keys       []*plannedKey   `json:"keys"`
-	LeftOut    []leftOut       `json:"left_out"`
-	NotTaken   []noCounterpart `json:"not_taken_over"`
-	Difference string          `json:"difference"`
-	Applied    bool            `json:"applied"`
+	Hosts      []*sshimport.Host         `json:"hosts"`
+	Keys       []*sshimport.Key          `json:"keys"`
+	LeftOut    []sshimport.LeftOut       `json:"left_out"`
+	NotTaken   []sshimport.NoCounterpart `json:"not_taken_over"`
+	Difference string                    `json:"difference"`
+	Applied    bool                      `json:"applied"`
 }
 
 func (a *app) importSSH(ctx context.Context, names []string, o importOptions) error {
@@ -73,9 +67,6 @@ func (a *app) importSSH(ctx context.Context, names []string, o importOptions) er
 	p, err := readSSH(o)
 	if err != nil {
 		return err
-	}
-	if len(names) == 0 {
-		names = p.config.Names()
 	}
 	conn, err := a.dialUp(ctx)
 	if err != nil {
@@ -89,62 +80,55 @@ func (a *app) importSSH(ctx context.Context, names []string, o importOptions) er
 	if err := a.prove(ctx, conn, wire.MethodAccessText, wire.Empty{}, &file); err != nil {
 		return err
 	}
-	if p.applied, err = access.Parse([]byte(file.File)); err != nil {
+	applied, err := access.Parse([]byte(file.File))
+	if err != nil {
 		return fmt.Errorf("reading what is applied: %w", err)
 	}
-	for _, n := range names {
-		p.take(n)
-	}
-	p.findPrivate(ctx)
+	p.Take(applied, names)
+	p.FindPrivate(ctx)
 	a.printNotTaken(p)
-	if len(p.hosts) == 0 {
+	if len(p.Hosts) == 0 {
 		return wire.Errorf(wire.CodeBadRequest, "No new host can be taken over; nothing was changed.").
 			Then("Look at what is said of each; yett add ssh adds a host by hand.")
 	}
-	defer p.wipe()
+	defer p.Wipe()
 	return a.applyImport(ctx, conn, p, []byte(file.File), o)
 }
 
 // readSSH reads the configuration and the known hosts of the account.
-func readSSH(o importOptions) (*importPlan, error) {
-	p := &importPlan{}
+func readSSH(o importOptions) (*sshimport.Plan, error) {
+	from := sshimport.Source{Config: o.config, KnownHosts: o.knownHosts}
 	me, err := user.Current()
 	switch {
 	case err == nil:
-		p.home, p.account = me.HomeDir, me.Username
+		from.Home, from.Account = me.HomeDir, me.Username
 	case o.config == "" || len(o.knownHosts) == 0: // files that are named need no account
 		return nil, fmt.Errorf("naming the account: %w", err)
 	}
-	if p.config, err = sshconfig.Read(orElse(o.config, filepath.Join(p.home, ".ssh", "config")), p.home); err != nil {
-		if errors.Is(err, os.ErrNotExist) {
-			return nil, wire.Errorf(wire.CodeBadRequest, "There is no configuration of ssh: %s.", approval.Escape(err.Error(), 300)).
-				Then("Name it with --config; or add a host by hand: yett add ssh.")
-		}
-		return nil, cannotRead(err)
-	}
-	files := o.knownHosts
-	if len(files) == 0 {
-		if files, err = knownHostsFiles(); err != nil {
+	if len(from.KnownHosts) == 0 {
+		if from.KnownHosts, err = knownHostsFiles(); err != nil {
 			return nil, err
 		}
 	}
-	if p.known, err = sshconfig.ReadKnown(files...); err != nil {
+	p, err := sshimport.Read(from)
+	switch {
+	case errors.Is(err, sshimport.ErrNoConfig):
+		return nil, wire.Errorf(wire.CodeBadRequest, "There is no configuration of ssh: %s.", approval.Escape(err.Error(), 300)).
+			Then("Name it with --config; or add a host by hand: yett add ssh.")
+	case err != nil:
 		return nil, cannotRead(err)
-	}
-	for _, n := range append(p.config.Notes, p.known.Notes...) {
-		p.other = append(p.other, noCounterpart{Directive: n.Text, File: n.File, Line: n.Line, Why: "it was not understood"})
 	}
 	return p, nil
 }
 
 // applyImport shows the difference, reads the keys and asks: the proof was given
 // for reading, and only then goes for the difference and the keys too.
-func (a *app) applyImport(ctx context.Context, conn *client.Conn, p *importPlan, file []byte, o importOptions) error {
+func (a *app) applyImport(ctx context.Context, conn *client.Conn, p *sshimport.Plan, file []byte, o importOptions) error {
 	look, _, err := preset.Find("ssh")
 	if err != nil {
 		return err
 	}
-	tables, err := p.tables(look.Commands, o.commands)
+	tables, err := p.Tables(look.Commands, o.commands)
 	if err != nil {
 		return fmt.Errorf("writing the tables: %w", err)
 	}
@@ -159,7 +143,7 @@ func (a *app) applyImport(ctx context.Context, conn *client.Conn, p *importPlan,
 	if !a.json {
 		fmt.Fprint(a.stdout, r.Difference)
 	}
-	done := imported{Hosts: p.hosts, Keys: p.keys, LeftOut: notNil(p.leftOut), NotTaken: notNil(p.other), Difference: r.Difference}
+	done := imported{Hosts: p.Hosts, Keys: p.Keys, LeftOut: notNil(p.LeftOut), NotTaken: notNil(p.NotTaken), Difference: r.Difference}
 	if !o.dry {
 		if !o.noKeys {
 			if err := a.readKeys(ctx, p, o.keyPassphrase); err != nil {
@@ -174,11 +158,11 @@ func (a *app) applyImport(ctx context.Context, conn *client.Conn, p *importPlan,
 			return err
 		}
 		done.Applied = true
-		for _, k := range p.keys {
-			if k.value == nil {
+		for _, k := range p.Keys {
+			if k.Value == nil {
 				continue
 			}
-			if err := a.prove(ctx, conn, wire.MethodSecretSet, wire.SecretSet{Name: k.Name, Value: k.value, Keep: true}, nil); err != nil {
+			if err := a.prove(ctx, conn, wire.MethodSecretSet, wire.SecretSet{Name: k.Name, Value: k.Value, Keep: true}, nil); err != nil {
 				return notStored(k.Name, err)
 			}
 		}
@@ -210,14 +194,14 @@ func notNil[T any](list []T) []T {
 	return list
 }
 
-func (a *app) printImported(p *importPlan, o importOptions) {
+func (a *app) printImported(p *sshimport.Plan, o importOptions) {
 	if o.dry {
 		fmt.Fprintln(a.stdout, "Nothing was applied: this is what it would change.")
 		return
 	}
-	fmt.Fprintf(a.stdout, "%s taken over.\n", screen.HowMany(len(p.hosts), "host"))
-	for _, k := range p.keys {
-		if k.value == nil {
+	fmt.Fprintf(a.stdout, "%s taken over.\n", screen.HowMany(len(p.Hosts), "host"))
+	for _, k := range p.Keys {
+		if k.Value == nil {
 			a.advise("%s has no value yet: yett secret set %s < %s", k.Name, k.Name, approval.Printable(k.File))
 			continue
 		}
@@ -226,14 +210,14 @@ func (a *app) printImported(p *importPlan, o importOptions) {
 }
 
 // printNotTaken names everything that does not come over.
-func (a *app) printNotTaken(p *importPlan) {
+func (a *app) printNotTaken(p *sshimport.Plan) {
 	if a.json {
 		return
 	}
-	for _, l := range p.leftOut {
+	for _, l := range p.LeftOut {
 		a.note("left out: %s: %s", approval.Printable(l.Host), approval.Printable(l.Why))
 	}
-	for _, o := range p.other {
+	for _, o := range p.NotTaken {
 		where := ""
 		if o.File != "" {
 			where = o.File + ":" + strconv.Itoa(o.Line)
@@ -246,50 +230,17 @@ func (a *app) printNotTaken(p *importPlan) {
 }
 
 // readKeys reads every key before anything is changed.
-func (a *app) readKeys(ctx context.Context, p *importPlan, fd int) error {
+func (a *app) readKeys(ctx context.Context, p *sshimport.Plan, fd int) error {
 	var phrase []byte
 	defer func() { clear(phrase) }()
-	for _, k := range p.keys {
+	for _, k := range p.Keys {
 		text, err := readFile(k.File, maxSecret)
 		if err != nil {
 			return badKey(approval.Printable(k.File), err)
 		}
-		if k.value, err = a.openKeyOnce(ctx, k.File, text, fd, &phrase); err != nil {
+		if k.Value, err = a.openKeyOnce(ctx, k.File, text, fd, &phrase); err != nil {
 			return badKey(approval.Printable(k.File), err)
 		}
 	}
 	return nil
-}
-
-func (p *importPlan) wipe() {
-	for _, k := range p.keys {
-		clear(k.value)
-	}
-}
-
-// resolveTime bounds the look at where a name leads.
-const resolveTime = 2 * time.Second
-
-// findPrivate marks the hosts that lie in a private network: the person sees it
-// in the difference. Those behind a jump host are not reached from here.
-func (p *importPlan) findPrivate(ctx context.Context) {
-	rule := dialrule.Rule{OwnPorts: func() []int { return nil }}
-	for _, h := range p.hosts {
-		if len(h.Jump) > 0 {
-			continue
-		}
-		name, _, err := net.SplitHostPort(h.Address)
-		if err != nil {
-			continue
-		}
-		if _, err := netip.ParseAddr(name); err == nil {
-			continue // it says so by itself
-		}
-		look, cancel := context.WithTimeout(ctx, resolveTime)
-		addrs, err := net.DefaultResolver.LookupNetIP(look, "ip", name)
-		cancel()
-		for _, addr := range addrs {
-			h.private = h.private || err == nil && rule.Check(netip.AddrPortFrom(addr, 22)) != nil
-		}
-	}
 }

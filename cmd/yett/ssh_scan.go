@@ -206,7 +206,7 @@ func compareKeys(host access.Host, known sshconfig.Found, shown []ssh.PublicKey)
 	for _, k := range known.Keys {
 		r.Known = append(r.Known, ssh.FingerprintSHA256(k))
 		if len(host.HostKeys)+len(host.HostCAs) == 0 {
-			expected = append(expected, keyLine(k))
+			expected = append(expected, sshconfig.Line(k))
 		}
 	}
 	for _, line := range expected {
@@ -214,7 +214,7 @@ func compareKeys(host access.Host, known sshconfig.Found, shown []ssh.PublicKey)
 	}
 	met := false
 	for _, k := range shown {
-		one := scannedKey{Type: k.Type(), Fingerprint: ssh.FingerprintSHA256(k), Key: keyLine(k)}
+		one := scannedKey{Type: k.Type(), Fingerprint: ssh.FingerprintSHA256(k), Key: sshconfig.Line(k)}
 		one.Listed = slices.Contains(host.HostKeys, one.Key)
 		one.Known = slices.Contains(r.Known, one.Fingerprint)
 		one.Revoked = slices.Contains(host.Revoked, one.Key) ||

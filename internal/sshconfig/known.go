@@ -150,3 +150,15 @@ func without(keys, others []ssh.PublicKey) []ssh.PublicKey {
 		return slices.ContainsFunc(others, func(o ssh.PublicKey) bool { return bytes.Equal(k.Marshal(), o.Marshal()) })
 	})
 }
+
+// Line is a public key as ssh's files write it.
+func Line(k ssh.PublicKey) string { return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(k))) }
+
+// Lines are public keys as ssh's files write them.
+func Lines(keys []ssh.PublicKey) []string {
+	var lines []string
+	for _, k := range keys {
+		lines = append(lines, Line(k))
+	}
+	return lines
+}

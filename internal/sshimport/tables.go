@@ -1,8 +1,9 @@
-package main
+package sshimport
 
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
-	"golang.org/x/crypto/ssh"
+	"golang.org/x/sys/unix"
 
 	"github.com/yett-broker/yett/internal/access"
 	"github.com/yett-broker/yett/internal/preset"
@@ -44,10 +45,10 @@ type (
 	}
 )
 
-// tables are what is added to the applied access file: new credentials and hosts,
+// Tables are what is added to the applied access file: new credentials and hosts,
 // and for each host that was asked for the commands that only look, and those
 // that are asked for each time.
-func (p *importPlan) tables(look, run []string) ([]byte, error) {
+func (p *Plan) Tables(look, run []string) ([]byte, error) {
 	var b strings.Builder
 	var failed error
 	write := func(section, name string, table any) {
@@ -55,12 +56,12 @@ func (p *importPlan) tables(look, run []string) ([]byte, error) {
 		failed = errors.Join(failed, err)
 		fmt.Fprintf(&b, "[%s.%s]\n%s\n", section, strconv.Quote(name), text)
 	}
-	for _, k := range p.keys {
+	for _, k := range p.Keys {
 		if !k.there {
 			write("credential", k.Name, credentialTable{Kind: access.KindSSHKey, Certificate: k.certificate})
 		}
 	}
-	for _, h := range p.hosts {
+	for _, h := range p.Hosts {
 		write("host", h.Name, h.table())
 		if !h.target {
 			continue
@@ -75,33 +76,25 @@ func (p *importPlan) tables(look, run []string) ([]byte, error) {
 	return []byte(strings.TrimRight(b.String(), "\n") + "\n"), failed
 }
 
-func (h *plannedHost) table() hostTable {
-	return hostTable{Address: h.Address, User: h.User, Key: h.Key, HostKeys: keyLines(h.found.Keys), HostCA: keyLines(h.found.Authorities),
-		HostNames: h.hostNames, Revoked: keyLines(h.found.Revoked), Jump: h.Jump, Keepalive: h.keepalive, Env: h.env, Private: h.private}
-}
-
-func keyLines(keys []ssh.PublicKey) []string {
-	var lines []string
-	for _, k := range keys {
-		lines = append(lines, keyLine(k))
-	}
-	return lines
+func (h *Host) table() hostTable {
+	return hostTable{Address: h.Address, User: h.User, Key: h.Key, HostKeys: sshconfig.Lines(h.found.Keys), HostCA: sshconfig.Lines(h.found.Authorities),
+		HostNames: h.hostNames, Revoked: sshconfig.Lines(h.found.Revoked), Jump: h.Jump, Keepalive: h.keepalive, Env: h.env, Private: h.private}
 }
 
 // check finds what the access file would not take of a host, so that one host
 // does not keep the others out.
-func (p *importPlan) check(h *plannedHost) error {
+func (p *Plan) check(h *Host) error {
 	alone := *h
 	alone.Jump = nil // those are planned, and were checked
-	one := importPlan{applied: p.applied, hosts: []*plannedHost{&alone}}
-	for _, k := range p.keys {
+	one := Plan{applied: p.applied, Hosts: []*Host{&alone}}
+	for _, k := range p.Keys {
 		if k.Name == h.Key {
 			bare := *k
 			bare.there = false
-			one.keys = []*plannedKey{&bare}
+			one.Keys = []*Key{&bare}
 		}
 	}
-	text, err := one.tables(nil, nil)
+	text, err := one.Tables(nil, nil)
 	if err != nil {
 		return err
 	}
@@ -114,33 +107,35 @@ func (p *importPlan) check(h *plannedHost) error {
 }
 
 // key plans the credential of a key file, once for all hosts that use it.
-func (p *importPlan) key(path string, o sshconfig.Options) string {
-	for _, k := range p.keys {
+func (p *Plan) key(path string, o sshconfig.Options) string {
+	for _, k := range p.Keys {
 		if k.File == path {
 			return k.Name
 		}
 	}
 	base := "ssh-" + strings.Trim(notInNames.ReplaceAllString(strings.ToLower(filepath.Base(path)), "-"), "-")
-	k := &plannedKey{Name: base, File: path, certificate: p.certificate(path, o)}
+	k := &Key{Name: base, File: path, certificate: p.certificate(path, o)}
 	for n := 2; ; n++ {
 		c, applied := p.applied.Credential(k.Name)
 		if applied && c.Kind == access.KindSSHKey {
 			k.there = true
 			break
 		}
-		if !applied && !slices.ContainsFunc(p.keys, func(o *plannedKey) bool { return o.Name == k.Name }) {
+		if !applied && !slices.ContainsFunc(p.Keys, func(o *Key) bool { return o.Name == k.Name }) {
 			break
 		}
 		k.Name = base + "-" + strconv.Itoa(n)
 	}
-	p.keys = append(p.keys, k)
+	p.Keys = append(p.Keys, k)
 	return k.Name
 }
+
+var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 
 var certificateLine = regexp.MustCompile(`^[a-z0-9@.-]+-cert-v01@openssh\.com [A-Za-z0-9+/=]+`)
 
 // certificate is that of a key: of CertificateFile, or beside the key.
-func (p *importPlan) certificate(key string, o sshconfig.Options) string {
+func (p *Plan) certificate(key string, o sshconfig.Options) string {
 	paths := []string{key + "-cert.pub"}
 	if f := o.Value("certificatefile"); f != "" {
 		if rest, ok := strings.CutPrefix(f, "~/"); ok {
@@ -149,7 +144,7 @@ func (p *importPlan) certificate(key string, o sshconfig.Options) string {
 		paths = []string{f}
 	}
 	for _, path := range paths {
-		text, err := readFile(path, maxSecret)
+		text, err := readRegular(path)
 		if err != nil {
 			continue
 		}
@@ -158,6 +153,22 @@ func (p *importPlan) certificate(key string, o sshconfig.Options) string {
 		}
 	}
 	return ""
+}
+
+// maxFile is the longest certificate that is read, in bytes.
+const maxFile = 64 << 10
+
+// readRegular reads a file. A pipe that nobody writes to must not hang.
+func readRegular(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, os.ErrInvalid
+	}
+	return io.ReadAll(io.LimitReader(f, maxFile))
 }
 
 func regular(path string) bool {

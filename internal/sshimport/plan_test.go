@@ -1,4 +1,4 @@
-package main
+package sshimport
 
 import (
 	"crypto/ed25519"
@@ -26,12 +26,12 @@ func testKeyLine(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return keyLine(key)
+	return sshconfig.Line(key)
 }
 
 // planOf is the plan for all hosts of a configuration, with key files that are
 // there.
-func planOf(t *testing.T, applied, config, known string, files ...string) *importPlan {
+func planOf(t *testing.T, applied, config, known string, files ...string) *Plan {
 	t.Helper()
 	home := t.TempDir()
 	write := func(name, text string) string {
@@ -47,7 +47,7 @@ func planOf(t *testing.T, applied, config, known string, files ...string) *impor
 	for _, f := range files {
 		write(f, "a key")
 	}
-	p := &importPlan{home: home, account: "ada"}
+	p := &Plan{home: home, account: "ada"}
 	var err error
 	if p.config, err = sshconfig.Read(write("config", config), home); err != nil {
 		t.Fatal(err)
@@ -58,16 +58,14 @@ func planOf(t *testing.T, applied, config, known string, files ...string) *impor
 	if p.applied, err = access.Parse([]byte(applied)); err != nil {
 		t.Fatal(err)
 	}
-	for _, n := range p.config.Names() {
-		p.take(n)
-	}
+	p.Take(p.applied, nil)
 	return p
 }
 
 // tablesOf are the tables of a plan, as they are read again.
-func tablesOf(t *testing.T, p *importPlan, applied string) *access.Policy {
+func tablesOf(t *testing.T, p *Plan, applied string) *access.Policy {
 	t.Helper()
-	text, err := p.tables([]string{"uptime"}, nil)
+	text, err := p.Tables([]string{"uptime"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,13 +109,13 @@ vault %[1]s
 [2001:db8::7]:2222 %[2]s
 `, a, b, ca, gone), "id_rsa", "id_second", "id_ops")
 	var left []string
-	for _, l := range p.leftOut {
+	for _, l := range p.LeftOut {
 		left = append(left, l.Host)
 	}
 	// hop2 has a way of its own that cannot be gone, and web behind it neither;
 	// a name with '_' is none of a host.
 	if !slices.Equal(left, []string{"Web_1", "other", "hop2"}) {
-		t.Errorf("left out: %v", p.leftOut)
+		t.Errorf("left out: %v", p.LeftOut)
 	}
 	read := tablesOf(t, p, "")
 	h, ok := read.Host("hop1")
@@ -130,8 +128,8 @@ vault %[1]s
 	if h, ok = read.Host("inside"); !ok || !slices.Equal(h.Jump, []string{"hop1-root-2022"}) {
 		t.Errorf("inside: %+v", h)
 	}
-	if len(p.hosts) != 5 {
-		t.Errorf("hosts of what is left out stay: %d", len(p.hosts))
+	if len(p.Hosts) != 5 {
+		t.Errorf("hosts of what is left out stay: %d", len(p.Hosts))
 	}
 	if h, ok = read.Host("certified"); !ok || !slices.Equal(h.HostCAs, []string{ca}) || len(h.HostKeys) != 0 || h.Key != "ssh-id-rsa" {
 		t.Errorf("certified: %+v", h)
@@ -154,8 +152,8 @@ func TestImportLeavesWhatIsApplied(t *testing.T) {
 	applied := fmt.Sprintf("[credential.k]\nkind = \"ssh-key\"\n[host.same]\naddress = \"same.example\"\nuser = \"ada\"\nkey = \"k\"\nhost_keys = [%[1]q]\n"+
 		"[host.taken]\naddress = \"elsewhere.example\"\nuser = \"ada\"\nkey = \"k\"\nhost_keys = [%[1]q]\n", line)
 	p := planOf(t, applied, "Host same\n HostName same.example\nHost taken\n HostName taken.example\n ProxyJump same\n", "same.example,taken.example "+testKeyLine(t)+"\n", "id_ed25519")
-	if len(p.leftOut) != 0 || len(p.hosts) != 1 || p.hosts[0].Name != "taken-2" || !slices.Equal(p.hosts[0].Jump, []string{"same"}) {
-		t.Fatalf("hosts %+v, left out %v", p.hosts, p.leftOut)
+	if len(p.LeftOut) != 0 || len(p.Hosts) != 1 || p.Hosts[0].Name != "taken-2" || !slices.Equal(p.Hosts[0].Jump, []string{"same"}) {
+		t.Fatalf("hosts %+v, left out %v", p.Hosts, p.LeftOut)
 	}
 	read := tablesOf(t, p, applied)
 	if h, _ := read.Host("same"); !slices.Equal(h.HostKeys, []string{line}) {
@@ -178,70 +176,8 @@ func TestImportRefusesWhatItCannotRead(t *testing.T) {
 		"Host a\n PKCS11Provider /usr/lib/x.so\n ProxyCommand connect %h\n": "ProxyCommand",
 	} {
 		p := planOf(t, "", config, "a,169.254.169.254 "+testKeyLine(t)+"\n", "id_rsa")
-		if len(p.leftOut) != 1 || !strings.Contains(p.leftOut[0].Why, why) || len(p.hosts) != 0 {
-			t.Errorf("%q: %v, want …%s…", config, p.leftOut, why)
+		if len(p.LeftOut) != 1 || !strings.Contains(p.LeftOut[0].Why, why) || len(p.Hosts) != 0 {
+			t.Errorf("%q: %v, want …%s…", config, p.LeftOut, why)
 		}
-	}
-}
-
-func TestComparedKeys(t *testing.T) {
-	parse := func(line string) ssh.PublicKey {
-		key, _, _, _, err := ssh.ParseAuthorizedKey([]byte(line))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return key
-	}
-	a, b := testKeyLine(t), testKeyLine(t)
-	known := func(line string) sshconfig.Found { return sshconfig.Found{Keys: []ssh.PublicKey{parse(line)}} }
-	for name, c := range map[string]struct {
-		host    access.Host
-		known   sshconfig.Found
-		changed bool
-	}{
-		"new":                          {access.Host{}, sshconfig.Found{}, false},
-		"listed":                       {access.Host{HostKeys: []string{a}}, sshconfig.Found{}, false},
-		"another is listed":            {access.Host{HostKeys: []string{b}}, sshconfig.Found{}, true},
-		"both are listed":              {access.Host{HostKeys: []string{b, a}}, sshconfig.Found{}, false},
-		"known":                        {access.Host{}, known(a), false},
-		"another is known":             {access.Host{}, known(b), true},
-		"listed, and another is known": {access.Host{HostKeys: []string{a}}, known(b), false},
-		"revoked here":                 {access.Host{HostKeys: []string{b}, Revoked: []string{a}}, sshconfig.Found{}, true},
-		"revoked there":                {access.Host{}, sshconfig.Found{Revoked: []ssh.PublicKey{parse(a)}}, true},
-		"certified":                    {access.Host{HostCAs: []string{b}}, known(b), false},
-	} {
-		if r := compareKeys(c.host, c.known, []ssh.PublicKey{parse(a)}); r.Changed != c.changed {
-			t.Errorf("%s: changed = %v", name, r.Changed)
-		}
-	}
-}
-
-func TestAddressesOfScan(t *testing.T) {
-	for text, want := range map[string]string{
-		"web1.example": "web1.example:22", "Web1.example:2222": "web1.example:2222", "ada@web1.example": "web1.example:22",
-		"[2001:db8::1]:23": "[2001:db8::1]:23", "2001:db8::1": "[2001:db8::1]:22", "[2001:db8::1]": "[2001:db8::1]:22",
-	} {
-		if got := addressOf(text, 22).String(); got != want {
-			t.Errorf("%s: %s, want %s", text, got, want)
-		}
-	}
-}
-
-func TestHostWithItsPort(t *testing.T) {
-	for host, want := range map[string]string{
-		"web1.example": "web1.example 22", "127.0.0.1:38472": "127.0.0.1 38472", "[2001:db8::1]:23": "2001:db8::1 23",
-		"2001:db8::1": "2001:db8::1 22", "[2001:db8::1]": "[2001:db8::1] 22", "web1:ssh": "refused", ":22": "refused",
-	} {
-		o := addOptions{host: host, port: defaultSSHPort}
-		got := "refused"
-		if err := o.splitPort(); err == nil {
-			got = fmt.Sprintf("%s %d", o.host, o.port)
-		}
-		if got != want {
-			t.Errorf("%s: %s, want %s", host, got, want)
-		}
-	}
-	if o := (addOptions{host: "web1:23", port: 24}); o.splitPort() == nil {
-		t.Error("two ports were taken")
 	}
 }

@@ -1,6 +1,15 @@
-package main
+// Package sshimport plans what comes over from OpenSSH's configuration into the
+// access file: hosts with the keys that ssh knows of them, the ways to them, the
+// credentials of their key files. It says of each host why it is left out, and of
+// each line that has no counterpart where it stands. It applies nothing, and
+// reads no private key.
+//
+// It trusts ssh's own files as far as ssh does; what it writes is read again by
+// internal/access before anything of it counts.
+package sshimport
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -9,7 +18,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/crypto/ssh"
 
@@ -17,22 +25,22 @@ import (
 	"github.com/yett-broker/yett/internal/sshconfig"
 )
 
-// importPlan is what is about to be taken over from ssh's configuration.
-type importPlan struct {
+// Plan is what is about to be taken over from ssh's configuration.
+type Plan struct {
+	Hosts    []*Host // those that lead to others come first
+	Keys     []*Key
+	LeftOut  []LeftOut
+	NotTaken []NoCounterpart
+
 	config  *sshconfig.Config
 	known   *sshconfig.Known
 	applied *access.Policy
 	home    string // of the account
 	account string // its name
-
-	hosts   []*plannedHost // those that lead to others come first
-	keys    []*plannedKey
-	leftOut []leftOut
-	other   []noCounterpart
 }
 
-// plannedHost becomes a [host.…].
-type plannedHost struct {
+// Host becomes a [host.…].
+type Host struct {
 	Name    string   `json:"name"`
 	From    string   `json:"from"` // what ssh calls it
 	Address string   `json:"address"`
@@ -49,23 +57,23 @@ type plannedHost struct {
 	there     bool // applied already
 }
 
-// plannedKey becomes a [credential.…] and its value.
-type plannedKey struct {
+// Key becomes a [credential.…] and its value.
+type Key struct {
 	Name        string `json:"name"`
 	File        string `json:"file"`
 	certificate string
 	there       bool
-	value       []byte
+	Value       []byte `json:"-"` // wiped by Plan.Wipe
 }
 
-// leftOut is a host that is not taken over.
-type leftOut struct {
+// LeftOut is a host that is not taken over.
+type LeftOut struct {
 	Host string `json:"host"`
 	Why  string `json:"why"`
 }
 
-// noCounterpart is a line of the configuration that has no counterpart.
-type noCounterpart struct {
+// NoCounterpart is a line of the configuration that has no counterpart.
+type NoCounterpart struct {
 	Directive string   `json:"directive"`
 	File      string   `json:"file"`
 	Line      int      `json:"line"`
@@ -88,12 +96,12 @@ func readHop(s string) (hop, error) {
 
 // take plans a host that the person asked for. What was planned for one that is
 // left out is left out with it.
-func (p *importPlan) take(alias string) {
-	hosts, keys, other := len(p.hosts), len(p.keys), len(p.other)
+func (p *Plan) take(alias string) {
+	hosts, keys, other := len(p.Hosts), len(p.Keys), len(p.NotTaken)
 	h, err := p.host(hop{alias: alias}, 0)
 	if err != nil {
-		p.hosts, p.keys, p.other = p.hosts[:hosts], p.keys[:keys], p.other[:other]
-		p.leftOut = append(p.leftOut, leftOut{alias, err.Error()})
+		p.Hosts, p.Keys, p.NotTaken = p.Hosts[:hosts], p.Keys[:keys], p.NotTaken[:other]
+		p.LeftOut = append(p.LeftOut, LeftOut{alias, err.Error()})
 		return
 	}
 	h.target = true
@@ -103,7 +111,7 @@ func (p *importPlan) take(alias string) {
 const maxHops = 8
 
 // host plans one host and those that lead to it.
-func (p *importPlan) host(at hop, depth int) (*plannedHost, error) {
+func (p *Plan) host(at hop, depth int) (*Host, error) {
 	if depth > maxHops {
 		return nil, errors.New("the way to it is too long, or leads in a circle")
 	}
@@ -139,24 +147,24 @@ func (p *importPlan) host(at hop, depth int) (*plannedHost, error) {
 	if err := p.check(h); err != nil {
 		return nil, err
 	}
-	p.hosts = append(p.hosts, h)
+	p.Hosts = append(p.Hosts, h)
 	return h, nil
 }
 
 // identify settles where a host is and who is let in there.
-func (p *importPlan) identify(at hop, o sshconfig.Options) (*plannedHost, error) {
-	name := orElse(o.Value("hostname"), at.alias)
+func (p *Plan) identify(at hop, o sshconfig.Options) (*Host, error) {
+	name := cmp.Or(o.Value("hostname"), at.alias)
 	name, err := expand(name, map[byte]string{'h': at.alias})
 	if err != nil {
 		return nil, fmt.Errorf("HostName: %w", err)
 	}
-	port := orElse(at.port, orElse(o.Value("port"), "22"))
-	return &plannedHost{From: at.alias, Address: net.JoinHostPort(strings.ToLower(strings.TrimSuffix(name, ".")), port),
-		User: orElse(at.user, orElse(o.Value("user"), p.account))}, nil
+	port := cmp.Or(at.port, cmp.Or(o.Value("port"), "22"))
+	return &Host{From: at.alias, Address: net.JoinHostPort(strings.ToLower(strings.TrimSuffix(name, ".")), port),
+		User: cmp.Or(at.user, cmp.Or(o.Value("user"), p.account))}, nil
 }
 
-func (p *importPlan) planned(h *plannedHost) *plannedHost {
-	for _, o := range p.hosts {
+func (p *Plan) planned(h *Host) *Host {
+	for _, o := range p.Hosts {
 		if o.From == h.From && o.Address == h.Address && o.User == h.User {
 			return o
 		}
@@ -166,7 +174,7 @@ func (p *importPlan) planned(h *plannedHost) *plannedHost {
 
 // name gives a host a name of the access file. One that is applied already, with
 // the same account and address, stays as it is.
-func (p *importPlan) name(h *plannedHost, base string) {
+func (p *Plan) name(h *Host, base string) {
 	base = strings.Trim(notInHostNames.ReplaceAllString(strings.ToLower(base), "-"), "-._")
 	h.Name = base
 	for n := 2; ; n++ {
@@ -175,7 +183,7 @@ func (p *importPlan) name(h *plannedHost, base string) {
 			h.there = true
 			return
 		}
-		if !applied && !slices.ContainsFunc(p.hosts, func(o *plannedHost) bool { return o.Name == h.Name }) {
+		if !applied && !slices.ContainsFunc(p.Hosts, func(o *Host) bool { return o.Name == h.Name }) {
 			return
 		}
 		h.Name = base + "-" + strconv.Itoa(n)
@@ -184,7 +192,7 @@ func (p *importPlan) name(h *plannedHost, base string) {
 
 var notInHostNames = regexp.MustCompile(`[^a-z0-9._-]+`)
 
-func (p *importPlan) way(h *plannedHost, o sshconfig.Options, depth int) error {
+func (p *Plan) way(h *Host, o sshconfig.Options, depth int) error {
 	jump := o.Value("proxyjump")
 	if jump == "" || strings.EqualFold(jump, "none") {
 		return nil
@@ -201,7 +209,7 @@ func (p *importPlan) way(h *plannedHost, o sshconfig.Options, depth int) error {
 		// A list is the way from the first: the own ways of the others do not count,
 		// there as here.
 		if i > 0 && len(next.Jump) > 0 && !slices.Equal(next.Jump, h.Jump) {
-			p.other = append(p.other, noCounterpart{Directive: "ProxyJump", Hosts: []string{next.From}, Why: "not used on the way to " + h.From})
+			p.NotTaken = append(p.NotTaken, NoCounterpart{Directive: "ProxyJump", Hosts: []string{next.From}, Why: "not used on the way to " + h.From})
 		}
 		h.Jump = append(h.Jump, next.Name)
 	}
@@ -209,7 +217,7 @@ func (p *importPlan) way(h *plannedHost, o sshconfig.Options, depth int) error {
 }
 
 // knownKeys are the keys by which ssh knows the host.
-func (p *importPlan) knownKeys(h *plannedHost, o sshconfig.Options) error {
+func (p *Plan) knownKeys(h *Host, o sshconfig.Options) error {
 	if alias := o.Value("hostkeyalias"); alias != "" {
 		h.found = p.known.Lookup(alias, 22)
 		h.hostNames = []string{strings.ToLower(alias)}
@@ -233,7 +241,7 @@ func usableKeys(keys []ssh.PublicKey) []ssh.PublicKey {
 
 // identity settles which key the host gets: the first file of IdentityFile that
 // is there, or of those that ssh tries without one.
-func (p *importPlan) identity(h *plannedHost, o sshconfig.Options) error {
+func (p *Plan) identity(h *Host, o sshconfig.Options) error {
 	files, asked := o.Values("identityfile"), true
 	if len(files) == 0 {
 		asked = false
@@ -262,41 +270,41 @@ func (p *importPlan) identity(h *plannedHost, o sshconfig.Options) error {
 		return errors.New("it has no IdentityFile, and none of ssh's usual ones is there")
 	}
 	for _, path := range paths[1:] {
-		p.other = append(p.other, noCounterpart{Directive: "IdentityFile " + path, Hosts: []string{h.From}, Why: "a host gets one key: " + paths[0]})
+		p.NotTaken = append(p.NotTaken, NoCounterpart{Directive: "IdentityFile " + path, Hosts: []string{h.From}, Why: "a host gets one key: " + paths[0]})
 	}
 	h.Key = p.key(paths[0], o)
 	return nil
 }
 
 // rest takes over what else has a counterpart, and names what has none.
-func (p *importPlan) rest(h *plannedHost, o sshconfig.Options) {
+func (p *Plan) rest(h *Host, o sshconfig.Options) {
 	if n, err := strconv.Atoi(o.Value("serveraliveinterval")); err == nil && n > 0 {
-		h.keepalive = span(time.Duration(min(n, 600)) * time.Second)
+		h.keepalive = strconv.Itoa(min(n, 600)) + "s"
 	}
 	for _, name := range o.Values("sendenv") {
 		switch {
 		case access.MaySet(name) && !slices.Contains(h.env, name):
 			h.env = append(h.env, name)
 		case !access.MaySet(name):
-			p.other = append(p.other, noCounterpart{Directive: "SendEnv " + name, Hosts: []string{h.From}, Why: "a host's env lists whole names, and none that steers programs"})
+			p.NotTaken = append(p.NotTaken, NoCounterpart{Directive: "SendEnv " + name, Hosts: []string{h.From}, Why: "a host's env lists whole names, and none that steers programs"})
 		}
 	}
 	for _, d := range o.Others("hostname", "port", "user", "identityfile", "certificatefile", "proxyjump", "hostkeyalias",
 		"serveraliveinterval", "sendenv", "identitiesonly") {
-		p.notTaken(h, d)
+		p.without(h, d)
 	}
 }
 
-func (p *importPlan) notTaken(h *plannedHost, d sshconfig.Directive) {
-	for i := range p.other {
-		if o := &p.other[i]; o.File == d.File && o.Line == d.Line {
+func (p *Plan) without(h *Host, d sshconfig.Directive) {
+	for i := range p.NotTaken {
+		if o := &p.NotTaken[i]; o.File == d.File && o.Line == d.Line {
 			if !slices.Contains(o.Hosts, h.From) {
 				o.Hosts = append(o.Hosts, h.From)
 			}
 			return
 		}
 	}
-	p.other = append(p.other, noCounterpart{Directive: strings.TrimSpace(d.Name + " " + strings.Join(d.Args, " ")), File: d.File, Line: d.Line,
+	p.NotTaken = append(p.NotTaken, NoCounterpart{Directive: strings.TrimSpace(d.Name + " " + strings.Join(d.Args, " ")), File: d.File, Line: d.Line,
 		Hosts: []string{h.From}, Why: whyNotTaken(d.Key)})
 }
 
