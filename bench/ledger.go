@@ -46,7 +46,7 @@ func (h ledgerHome) open() (*ledger.Ledger, error) {
 	}
 	o, err := ledger.NewOpener(h.private)
 	if err == nil {
-		err = l.CheckOperations(context.Background(), o)
+		err = l.CheckOperations(context.Background(), o, 0)
 	}
 	if err != nil {
 		return nil, errors.Join(err, l.Close())

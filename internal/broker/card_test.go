@@ -54,7 +54,7 @@ func cardBroker(t *testing.T) (*channel, *session.Session, *cardClock) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.CheckOperations(t.Context(), opener); err != nil {
+	if err := l.CheckOperations(t.Context(), opener, 0); err != nil {
 		t.Fatal(err)
 	}
 	clock := &cardClock{boot: time.Hour}

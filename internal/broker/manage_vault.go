@@ -103,7 +103,7 @@ func (o *operator) checkLedger(open *unlocked, generation uint64) {
 		err = b.Ledger.CheckHead(ctx, ledger.HeadFor{Key: open.log, Vault: head, Generation: generation})
 	}
 	if err == nil {
-		err = b.Ledger.CheckOperations(ctx, open.opener)
+		err = b.Ledger.CheckOperations(ctx, open.opener, generation)
 	}
 	if err != nil {
 		b.Log.Error("checking the ledger: no action is taken", "error", err)

@@ -23,7 +23,8 @@ func (l *Ledger) Quarantined() error {
 // that a confirmed run, this run, or recovery wrote: an operation that was
 // taken out of its table, or changed in it, comes back as it was, and one that
 // no row tells of goes. Rows that are missing or do not open stay so, and
-// Verify goes on telling of them.
+// Verify goes on telling of them where it opens rows; the tree becomes that of
+// the rows as they lie, so that later starts find nothing new.
 //
 // The row and the operations are one transaction: a crash before its commit
 // leaves the quarantine. The caller signs a new head afterwards; until then a
@@ -70,7 +71,10 @@ func (l *Ledger) acknowledge(ctx context.Context, o *Opener, plain []byte) (n in
 	g := w.gathering
 	w.gathering, w.leading = newGroup(), true
 	w.mu.Unlock()
-	err = w.drain.around(g.rows, func(t *transaction) { told.write(t, o) })
+	err = w.drain.around(g.rows, func(t *transaction) {
+		told.write(t, o)
+		t.rowsAsTheyAre(ctx)
+	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.leading = false

@@ -57,7 +57,7 @@ func (b *batch) append(plain []byte, changes ...transition) int64 {
 		w.undrained[t.is.id] = undrained{*t.is, n}
 	}
 	table := w.known.table.sum()
-	sealed := w.epoch.seal(n, joinEffect(plain, changes, table[:]))
+	sealed := w.epoch.seal(n, joinEffect(plain, changes, table[:], w.vault.Load()))
 	g := w.gathering
 	if len(g.rows) == 0 {
 		g.since = time.Now()

@@ -158,7 +158,7 @@ func TestBudgetIsCountedBeforeTheAction(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if err := l.CheckOperations(t.Context(), in.opener(t)); err != nil {
+	if err := l.CheckOperations(t.Context(), in.opener(t), 0); err != nil {
 		t.Fatal(err)
 	}
 	budget := &Budget{Max: 10, Window: time.Hour}

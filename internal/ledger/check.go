@@ -8,11 +8,12 @@ import (
 
 // CheckOperations checks, with the audit key, that the operations which this
 // run found at its start are those that the last confirmed run left, but for
-// what recovery changed since, and confirms this run. It has to succeed once
-// before operations can be made. What it finds changed makes the ledger
+// what recovery changed since, that the last confirmed run knew no later vault
+// than this one, and confirms this run. It has to succeed once before operations
+// can be made. What it finds changed makes the ledger
 // unhealthy, with an error that wraps ErrTampered; after any other error it
 // may be called again.
-func (l *Ledger) CheckOperations(ctx context.Context, o *Opener) error {
+func (l *Ledger) CheckOperations(ctx context.Context, o *Opener, vaultGeneration uint64) error {
 	l.checking.Lock()
 	defer l.checking.Unlock()
 	err := l.w.doubted()
@@ -20,7 +21,7 @@ func (l *Ledger) CheckOperations(ctx context.Context, o *Opener) error {
 		return nil
 	}
 	if !errors.Is(err, ErrTampered) {
-		err = l.checkOperations(ctx, o)
+		err = l.checkOperations(ctx, o, vaultGeneration)
 	}
 	l.w.setDoubt(err)
 	if err != nil {
@@ -32,7 +33,7 @@ func (l *Ledger) CheckOperations(ctx context.Context, o *Opener) error {
 	return nil
 }
 
-func (l *Ledger) checkOperations(ctx context.Context, o *Opener) error {
+func (l *Ledger) checkOperations(ctx context.Context, o *Opener, vaultGeneration uint64) error {
 	e := l.w.epoch
 	if string(o.recipient) != string(e.recipient) {
 		return unavailable(fmt.Errorf("the ledger belongs to another audit key"))
@@ -46,6 +47,10 @@ func (l *Ledger) checkOperations(ctx context.Context, o *Opener) error {
 			return unavailable(err)
 		}
 		return fmt.Errorf("%w: %w", ErrTampered, err)
+	}
+	if vaultGeneration < walk.vault {
+		return fmt.Errorf("%w: the vault is of generation %d, and row %d tells of generation %d: an older vault was put in its place",
+			ErrTampered, vaultGeneration, walk.last, walk.vault)
 	}
 	// Only now: whoever reads the ledger later stops at this epoch.
 	err := l.w.drain.around(nil, func(t *transaction) {
@@ -70,6 +75,7 @@ type walk struct {
 	rows  func(ctx context.Context, last int64) ([]sealedRow, error) // some from last on, newest first
 	last  int64                                                      // the newest row that was not walked over
 	table tableHash                                                  // of the operations after it
+	vault uint64                                                     // generation of the vault that the last row told
 }
 
 func (w *walk) back(ctx context.Context) error {
@@ -104,6 +110,7 @@ func (w *walk) over(ctx context.Context, s sealedRow) (end bool, err error) {
 		return false, fmt.Errorf("the operations are not those that row %d left", s.n)
 	}
 	if w.keys.in.confirmed {
+		w.vault = e.Vault
 		return true, nil
 	}
 	for _, c := range e.Operations {

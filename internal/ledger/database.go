@@ -183,7 +183,7 @@ func addObjects(tx *sql.Tx, from int) error {
 		}
 	}
 	if from > 0 && from < 3 {
-		if err := writeNodes(tx); err != nil {
+		if err := writeNodes(context.Background(), tx); err != nil {
 			return fmt.Errorf("computing the nodes of the tree: %w", err)
 		}
 	}

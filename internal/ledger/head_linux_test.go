@@ -51,7 +51,7 @@ func unlockedWith(t *testing.T, in installation, h HeadFor) (*Ledger, error) {
 	if err := l.CheckHead(t.Context(), h); err != nil {
 		return l, err
 	}
-	return l, l.CheckOperations(t.Context(), in.opener(t))
+	return l, l.CheckOperations(t.Context(), in.opener(t), h.Generation)
 }
 
 // TestHeadIsASignedNote: a library that is not ours opens the head.
@@ -103,6 +103,8 @@ func TestA03_WhatHeadsNotice(t *testing.T) {
 	must(t, l.Drain())
 	later, _, err := l.SignHead(k, 9)
 	must(t, err)
+	l.AppendSoon(row("which tells of the vault"))
+	must(t, l.w.flush(t.Context()))
 	must(t, l.Close())
 	now := HeadFor{k, later, 9}
 	from := func(in installation, names ...string) func(t *testing.T, at installation) {
@@ -155,6 +157,15 @@ func TestA03_WhatHeadsNotice(t *testing.T) {
 			_, err := db.Exec("UPDATE rows SET sealed=zeroblob(60), leaf=? WHERE n=3", leaf[:])
 			must(t, err)
 		}, "not those of the tree"},
+		{"the vault and the head's file, older", HeadFor{k, head, 7}, func(t *testing.T, at installation) {
+			writeFile(t, filepath.Join(at.dir, HeadFile), head)
+		}, "an older vault"},
+		{"a row behind a gap", now, sqlite(copyOfRow("max(n)+2")), "is missing"},
+		{"a row far away", now, sqlite(copyOfRow("1000000000000")), "no row can have"},
+		{"row 0", now, sqlite(copyOfRow("0")), "no row can have"},
+		{"row -1", now, sqlite(copyOfRow("-1")), "no row can have"},
+		{"one of the newest rows, gone", now, sqlite("DELETE FROM rows WHERE n=(SELECT max(n)-1 FROM rows)"), "is missing"},
+		{"an old row, gone", now, sqlite("DELETE FROM rows WHERE n=3"), "row 3 is missing"},
 		{"a node", now, sqlite("UPDATE nodes SET hash=zeroblob(32) WHERE level=6 AND i=0"), "not those"},
 	} {
 		at := image(t, in)
@@ -184,6 +195,57 @@ func TestA03_WhatHeadsNotice(t *testing.T) {
 		if l.Quarantined() == nil {
 			t.Errorf("%s: the next start forgot it", test.name)
 		}
+	}
+}
+
+func copyOfRow(number string) string {
+	return "INSERT INTO rows SELECT (SELECT " + number + " FROM rows), epoch, sealed, leaf FROM rows WHERE n=5"
+}
+
+// TestAnAcknowledgedChangeStaysAcknowledged: what a person has stated does not
+// stop later starts, whatever it was.
+func TestAnAcknowledgedChangeStaysAcknowledged(t *testing.T) {
+	k := newLogKey(t)
+	in, head, _ := signedLedger(t, k)
+	for name, statement := range map[string]string{
+		"a row behind a gap":           copyOfRow("max(n)+2"),
+		"a row far away":               copyOfRow("1000000000000"),
+		"row 0":                        copyOfRow("0"),
+		"one of the newest rows, gone": "DELETE FROM rows WHERE n=(SELECT max(n)-1 FROM rows)",
+		"an old row, gone":             "DELETE FROM rows WHERE n=3",
+		"a row":                        "UPDATE rows SET sealed=zeroblob(60) WHERE n=3",
+		"a leaf":                       "UPDATE rows SET leaf=zeroblob(32) WHERE n=3",
+		"a short leaf":                 "UPDATE rows SET leaf=zeroblob(3) WHERE n=3",
+		"a short leaf of the last":     "UPDATE rows SET leaf=zeroblob(3) WHERE n=(SELECT max(n) FROM rows)",
+		"all nodes":                    "DELETE FROM nodes",
+		"a node":                       "UPDATE nodes SET hash=zeroblob(32) WHERE level=6 AND i=0",
+	} {
+		at := image(t, in)
+		db := foreign(t, at)
+		_, err := db.Exec(statement)
+		must(t, err)
+		must(t, db.Close())
+		l, err := unlockedWith(t, at, HeadFor{k, head, 7})
+		if l.Quarantined() == nil {
+			t.Errorf("%s: not noticed: %v", name, err)
+		}
+		kept, err := filepath.Glob(filepath.Join(at.dir, "ledger.rows.kept-*"))
+		must(t, err)
+		if strange := name == "row 0" || name == "a row far away"; strange != (len(kept) == 1) {
+			t.Errorf("%s: rows are kept in %q", name, kept)
+		}
+		_, err = l.Acknowledge(t.Context(), at.opener(t), row("acknowledged"))
+		must(t, err)
+		must(t, l.Drain())
+		head, _, err := l.SignHead(k, 8)
+		if err != nil {
+			t.Errorf("%s: signing after the statement: %v", name, err)
+		}
+		must(t, l.Close())
+		if l, err = unlockedWith(t, at, HeadFor{k, head, 8}); err != nil || l.Quarantined() != nil {
+			t.Errorf("%s: the next start: %v, %v", name, err, l.Quarantined())
+		}
+		must(t, l.Close())
 	}
 }
 

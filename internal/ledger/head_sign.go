@@ -56,8 +56,13 @@ func (l *Ledger) SignHead(k *LogKey, vaultGeneration uint64) (head []byte, size 
 		return nil, 0, fmt.Errorf("keeping head: %w", err)
 	}
 	l.heads.signed, l.heads.head = c, head
+	l.TellVault(vaultGeneration)
 	return head, size, nil
 }
+
+// TellVault lets rows from now on tell the generation that the vault's file has
+// been saved with. SignHead does so too.
+func (l *Ledger) TellVault(generation uint64) { l.w.vault.Store(generation) }
 
 // KeepHeadAside gives the head in HeadFile a second name, and returns both. Of
 // a missing one both are empty.
@@ -203,13 +208,16 @@ func (l *Ledger) scrubNode(ctx context.Context, i, last int64) error {
 	var t tree
 	for k, r := range rows {
 		leaf := leafHash(r.n, r.epoch, r.sealed)
-		if r.n != first+int64(k) || !bytes.Equal(leaf[:], r.leaf) {
+		if want := first + int64(k); r.n != want {
+			return fmt.Errorf("%w: row %d is missing", ErrTampered, want)
+		}
+		if !bytes.Equal(leaf[:], r.leaf) {
 			return fmt.Errorf("%w: row %d does not match its hash", ErrTampered, r.n)
 		}
 		t.add(leaf, nil)
 	}
 	if t.size != last-first+1 {
-		return fmt.Errorf("%w: rows are missing between %d and %d", ErrTampered, first, last)
+		return fmt.Errorf("%w: row %d is missing", ErrTampered, first+t.size)
 	}
 	if t.size < 1<<nodeLevel {
 		return nil // part of the root as they are

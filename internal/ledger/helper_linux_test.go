@@ -48,7 +48,7 @@ func TestMain(m *testing.M) {
 		if err == nil {
 			var o *Opener
 			if o, err = NewOpener(private); err == nil {
-				err = l.CheckOperations(background, o)
+				err = l.CheckOperations(background, o, 0)
 			}
 		}
 		if err != nil {

@@ -281,7 +281,7 @@ func TestSpoiledJournal(t *testing.T) {
 			}
 			for range 2 {
 				l := in.openLocked(t)
-				if err := l.CheckOperations(t.Context(), in.opener(t)); !errors.Is(err, ErrTampered) {
+				if err := l.CheckOperations(t.Context(), in.opener(t), 0); !errors.Is(err, ErrTampered) {
 					t.Fatalf("checked: %v", err)
 				}
 				refusesAll(t, l)

@@ -42,7 +42,7 @@ func (i installation) openLocked(t testing.TB) *Ledger {
 func (i installation) open(t testing.TB) *Ledger {
 	t.Helper()
 	l := i.openLocked(t)
-	if err := l.CheckOperations(t.Context(), i.opener(t)); err != nil {
+	if err := l.CheckOperations(t.Context(), i.opener(t), 0); err != nil {
 		t.Fatal(err)
 	}
 	return l

@@ -266,7 +266,7 @@ func TestChangedBetweenTwoRuns(t *testing.T) {
 			for range 3 {
 				l := in.openLocked(t)
 				for range 2 {
-					if err := l.CheckOperations(t.Context(), in.opener(t)); !errors.Is(err, ErrTampered) {
+					if err := l.CheckOperations(t.Context(), in.opener(t), 0); !errors.Is(err, ErrTampered) {
 						t.Fatalf("%s: %v", statement, err)
 					}
 				}
@@ -306,7 +306,7 @@ func TestRunsThatWereNeverUnlocked(t *testing.T) {
 	tamper(t, in, func() {
 		l := in.openLocked(t)
 		defer l.Close()
-		if err := l.CheckOperations(t.Context(), in.opener(t)); !errors.Is(err, ErrTampered) {
+		if err := l.CheckOperations(t.Context(), in.opener(t), 0); !errors.Is(err, ErrTampered) {
 			t.Fatal(err)
 		}
 	}, "UPDATE operations SET unsafe=0 WHERE id='op-executing'")
@@ -328,7 +328,7 @@ func TestUnlockedRunWithoutRows(t *testing.T) {
 	tamper(t, in, func() {
 		l := in.openLocked(t)
 		defer l.Close()
-		if err := l.CheckOperations(t.Context(), in.opener(t)); !errors.Is(err, ErrTampered) {
+		if err := l.CheckOperations(t.Context(), in.opener(t), 0); !errors.Is(err, ErrTampered) {
 			t.Fatal(err)
 		}
 		if r := mustVerify(t, in, in.opener(t)); r.OK {
@@ -360,7 +360,7 @@ func TestForgedRun(t *testing.T) {
 		}
 		l := in.openLocked(t)
 		defer l.Close()
-		if err := l.CheckOperations(t.Context(), in.opener(t)); !errors.Is(err, ErrTampered) {
+		if err := l.CheckOperations(t.Context(), in.opener(t), 0); !errors.Is(err, ErrTampered) {
 			t.Errorf("checked: %v", err)
 		}
 	}
@@ -373,14 +373,14 @@ func TestForgedRun(t *testing.T) {
 func TestCheckTakesTheLedgersOwnKey(t *testing.T) {
 	in := filled(t)
 	l := in.openLocked(t)
-	if err := l.CheckOperations(t.Context(), newInstallation(t).opener(t)); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrTampered) {
+	if err := l.CheckOperations(t.Context(), newInstallation(t).opener(t), 0); !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrTampered) {
 		t.Fatal(err)
 	}
 	if err := l.Healthy(); err == nil {
 		t.Fatal("healthy without a check")
 	}
 	for range 2 {
-		if err := l.CheckOperations(t.Context(), in.opener(t)); err != nil {
+		if err := l.CheckOperations(t.Context(), in.opener(t), 0); err != nil {
 			t.Fatal(err)
 		}
 	}

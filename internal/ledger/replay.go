@@ -72,7 +72,7 @@ func plan(state journalState, head int64, content *journalContent, why string) *
 	if content.damage != "" {
 		say("%s", content.damage)
 	}
-	if content.generation < state.generation {
+	if content.generation < state.generation && (content.generation > 0 || state.inUse) { // a fresh one lacks nothing after a clean end
 		say("ledger.journal is of generation %d, and ledger.db has seen generation %d: an older file was put in its place", content.generation, state.generation)
 	}
 	if state.inUse && content.generation > 0 && head >= state.resume && content.through < head {
@@ -251,11 +251,11 @@ func (d *drain) replay(r *replay) error {
 }
 
 // prepareJournal leaves a journal that goes on after the generations that
-// there were.
+// there were, or a fresh one.
 func (w *writer) prepareJournal(r *replay, file *os.File) error {
-	l, generation, segment := layout{r.state.identity, segmentSize}, r.state.generation, 1
+	l, generation, segment := layout{r.state.identity, segmentSize}, uint64(0), 1 // of a fresh one
 	if r.content != nil && !r.aside {
-		l, generation, segment = r.content.layout, max(generation, r.content.generation), r.content.newest
+		l, generation, segment = r.content.layout, max(r.state.generation, r.content.generation), r.content.newest
 		if err := eraseTorn(file, r.content.torn); err != nil {
 			return err
 		}
@@ -263,9 +263,6 @@ func (w *writer) prepareJournal(r *replay, file *os.File) error {
 		return err
 	} else if err := durable.SyncDir(w.l.place.dir); err != nil {
 		return err
-	}
-	if r.content != nil {
-		generation = max(generation, r.content.generation)
 	}
 	w.journal = newJournal(l, journalFile{file}, generation, segment)
 	w.generation.Store(generation)

@@ -139,7 +139,7 @@ func TestA03_RetiredOperationsAreChecked(t *testing.T) {
 			l, err := Open(in.dir, Options{AuditPublicKey: in.public})
 			must(t, err)
 			defer l.Close()
-			if err := l.CheckOperations(t.Context(), in.opener(t)); errors.Is(err, ErrTampered) != refused {
+			if err := l.CheckOperations(t.Context(), in.opener(t), 0); errors.Is(err, ErrTampered) != refused {
 				t.Errorf("%s: check %v", statement, err)
 			}
 			op, ok, err := l.Past(t.Context(), in.opener(t), past)
@@ -209,7 +209,7 @@ func TestStartIsShort(t *testing.T) {
 	l, err := Open(in.dir, Options{AuditPublicKey: in.public})
 	must(t, err)
 	opened := time.Since(begin)
-	must(t, l.CheckOperations(t.Context(), in.opener(t)))
+	must(t, l.CheckOperations(t.Context(), in.opener(t), 0))
 	t.Logf("start %v, with the check %v", opened.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond))
 	if n := len(l.w.known.marks); n > retireAbove+2*retireAtOnce {
 		t.Errorf("%d operations were read", n)

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"time"
 
 	"golang.org/x/mod/sumdb/tlog"
@@ -33,10 +34,12 @@ type plainRow struct {
 }
 
 // effect is what the writer adds to the plaintext of a row: the operations
-// that the row makes or changes, and the hash of all operations after it.
+// that the row makes or changes, the hash of all operations after it, and the
+// generation that the vault's file had, 0 where none was told.
 type effect struct {
 	Operations []change `json:"operations,omitempty"`
 	Table      []byte   `json:"operations_hash"`
+	Vault      uint64   `json:"vault_generation,omitempty"`
 }
 
 // change is one operation in its canonical form after the row, and before it
@@ -48,7 +51,7 @@ type change struct {
 
 // joinEffect puts the effect of a row into a copy of the object that encode made,
 // with room for the seal.
-func joinEffect(plain []byte, changes []transition, table []byte) []byte {
+func joinEffect(plain []byte, changes []transition, table []byte, vault uint64) []byte {
 	open := plain[:len(plain)-1]
 	b := make([]byte, 0, len(open)+128+len(changes)*600+sealOverhead)
 	b = append(b, open...)
@@ -71,7 +74,11 @@ func joinEffect(plain []byte, changes []transition, table []byte) []byte {
 		b = append(b, `}]`...)
 	}
 	b = append(b, `,"operations_hash":"`...)
-	return append(base64.StdEncoding.AppendEncode(b, table), `"}`...)
+	b = append(base64.StdEncoding.AppendEncode(b, table), '"')
+	if vault != 0 {
+		b = strconv.AppendUint(append(b, `,"vault_generation":`...), vault, 10)
+	}
+	return append(b, '}')
 }
 
 // encode makes the plaintext of r. It runs in the caller's goroutine, so that

@@ -207,7 +207,7 @@ func checkDeeds(t *testing.T, in installation, said []string, name string) {
 		t.Fatalf("%s: %v", name, err)
 	}
 	defer l.Close()
-	if err := l.CheckOperations(t.Context(), in.opener(t)); err != nil {
+	if err := l.CheckOperations(t.Context(), in.opener(t), 0); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
 	for i := range 7 {
@@ -305,7 +305,7 @@ func TestA06_EveryStepOfAReplayStops(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			if err := l.CheckOperations(t.Context(), in.opener(t)); err != nil {
+			if err := l.CheckOperations(t.Context(), in.opener(t), 0); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
 			for id, want := range map[string]action.State{"op-second": action.Indeterminate,

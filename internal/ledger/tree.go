@@ -151,16 +151,16 @@ func readTree(ctx context.Context, q querier, size int64) (t tree, err error) {
 }
 
 // writeNodes computes all nodes anew from the leaves.
-func writeNodes(tx *sql.Tx) error {
-	if _, err := tx.Exec("DELETE FROM nodes"); err != nil {
+func writeNodes(ctx context.Context, e editor) error {
+	if _, err := e.ExecContext(ctx, "DELETE FROM nodes"); err != nil {
 		return err
 	}
-	insert, err := tx.Prepare("INSERT INTO nodes(level, i, hash) VALUES(?,?,?)")
+	insert, err := e.PrepareContext(ctx, "INSERT INTO nodes(level, i, hash) VALUES(?,?,?)")
 	if err != nil {
 		return err
 	}
 	defer insert.Close()
-	rows, err := tx.Query("SELECT leaf FROM rows ORDER BY n")
+	rows, err := e.QueryContext(ctx, "SELECT leaf FROM rows ORDER BY n")
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func writeNodes(tx *sql.Tx) error {
 		copy(h[:], leaf)
 		var failed error
 		t.add(h, func(level int, i int64, hash tlog.Hash) {
-			_, err := insert.Exec(level, i, hash[:])
+			_, err := insert.ExecContext(ctx, level, i, hash[:])
 			failed = errors.Join(failed, err)
 		})
 		if failed != nil {

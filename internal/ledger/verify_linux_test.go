@@ -259,7 +259,7 @@ func FuzzDecodeRow(f *testing.F) {
 		f.Fatal(err)
 	}
 	one, two := &columns{id: "one"}, &columns{id: "two", digest: []byte("d")}
-	plain = joinEffect(plain, []transition{{is: one, form: one.encode()}, {was: one, is: two, tellWas: true, form: two.encode()}}, []byte("e"))
+	plain = joinEffect(plain, []transition{{is: one, form: one.encode()}, {was: one, is: two, tellWas: true, form: two.encode()}}, []byte("e"), 3)
 	if _, e, err := decode(7, plain); err != nil || len(e.Operations) != 2 {
 		f.Fatalf("%s: %+v %v", plain, e, err)
 	}
@@ -278,8 +278,8 @@ func FuzzDecodeRow(f *testing.F) {
 		if err != nil {
 			return // a year that no row can have
 		}
-		r2, e2, err := decode(7, joinEffect(again, nil, e.Table))
-		if err != nil || !r2.At.Equal(r.At) || r2.Kind != r.Kind || r2.N != 7 || string(e2.Table) != string(e.Table) {
+		r2, e2, err := decode(7, joinEffect(again, nil, e.Table, e.Vault))
+		if err != nil || !r2.At.Equal(r.At) || r2.Kind != r.Kind || r2.N != 7 || string(e2.Table) != string(e.Table) || e2.Vault != e.Vault {
 			t.Fatalf("%+v %v became %+v %v: %v", r, e, r2, e2, err)
 		}
 	})

@@ -77,5 +77,5 @@ func startsWell(t *testing.T, in installation, h HeadFor) bool {
 		return false
 	}
 	defer l.Close()
-	return l.Quarantined() == nil && l.CheckHead(t.Context(), h) == nil && l.CheckOperations(t.Context(), in.opener(t)) == nil
+	return l.Quarantined() == nil && l.CheckHead(t.Context(), h) == nil && l.CheckOperations(t.Context(), in.opener(t), h.Generation) == nil
 }

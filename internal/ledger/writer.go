@@ -45,6 +45,7 @@ type writer struct {
 	beside sync.WaitGroup // what ends with the drain
 
 	generation atomic.Uint64 // of the journal
+	vault      atomic.Uint64 // generation of the vault's file, which rows tell
 	commits    atomic.Int64
 }
 
@@ -78,21 +79,17 @@ func (w *writer) start(ctx context.Context, to *recipient) error {
 	if err := d.stmt.prepare(ctx, d.conn); err != nil {
 		return err
 	}
-	const newest = "SELECT coalesce(max(n), 0) FROM rows"
-	var lastRow, lastEpoch int64
-	err := d.conn.QueryRowContext(ctx, newest).Scan(&lastRow)
-	if err == nil {
-		err = w.startTree(ctx, lastRow) // the journal's rows come on top
-	}
+	lastRow, err := w.startTree(ctx) // the journal's rows come on top
 	if err == nil {
 		w.found, err = w.takeJournal(ctx)
 	}
 	if err == nil {
-		err = d.conn.QueryRowContext(ctx, newest).Scan(&lastRow)
+		lastRow, _, err = d.ends(ctx)
 	}
 	if err != nil {
 		return err
 	}
+	var lastEpoch int64
 	if err := d.conn.QueryRowContext(ctx, "SELECT coalesce(max(id), 0) FROM epochs").Scan(&lastEpoch); err != nil {
 		return err
 	}
@@ -111,30 +108,34 @@ func (w *writer) start(ctx context.Context, to *recipient) error {
 	return w.watch.open(w.l.place.database())
 }
 
-// startTree reads where the tree of the rows goes on. Nodes that somebody
-// changed are computed anew.
-func (w *writer) startTree(ctx context.Context, size int64) (err error) {
+// startTree reads where the tree of the rows goes on, and returns the newest row.
+// Nodes that somebody changed are computed anew.
+func (w *writer) startTree(ctx context.Context) (last int64, err error) {
 	d := &w.drain
-	if d.tree, err = readTree(ctx, d.conn, size); !errors.Is(err, errNodes) {
-		return err
+	last, first, err := d.ends(ctx)
+	if err == nil && first < 1 {
+		err = fmt.Errorf("%w: a row has number %d", errNodes, first)
+	}
+	if err == nil {
+		d.tree, err = readTree(ctx, d.conn, last)
+	}
+	if !errors.Is(err, errNodes) {
+		return last, err
 	}
 	w.setDoubt(fmt.Errorf("%w: %w", ErrTampered, err))
-	tx, err := d.conn.BeginTx(ctx, nil)
-	if err != nil {
-		return err
+	if err := w.renumber(ctx); err != nil {
+		return 0, err
 	}
-	defer tx.Rollback()
-	if err := writeNodes(tx); err != nil {
-		return err
+	if last, _, err = d.ends(ctx); err == nil {
+		d.tree, err = readTree(ctx, d.conn, last)
 	}
-	if err := tx.Commit(); err != nil {
-		return err
-	}
-	d.tree, err = readTree(ctx, d.conn, size)
-	if errors.Is(err, errNodes) { // rows are missing: the check of the head says so too
-		d.tree, err = tree{size: size}, nil
-	}
-	return err
+	return last, err
+}
+
+// ends are the numbers of the newest row and of the first, 0 and 1 if there is none.
+func (d *drain) ends(ctx context.Context) (last, first int64, err error) {
+	err = d.conn.QueryRowContext(ctx, "SELECT coalesce((SELECT max(n) FROM rows), 0), coalesce((SELECT min(n) FROM rows), 1)").Scan(&last, &first)
+	return last, first, err
 }
 
 // close lets go of everything but the watch; the drain does not run any more.
