@@ -7,7 +7,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -57,14 +59,29 @@ func TestH11_OneRequestOnTheWire(t *testing.T) {
 }
 
 func TestH11_UnsafeMethodsNeverShareAConnection(t *testing.T) {
-	s := newRawServer(t, answers(ok))
+	var mu sync.Mutex
+	carried := map[net.Conn]string{} // the methods of each connection
+	s := newRawServer(t, func(c net.Conn, _ int, _ string, r *http.Request) bool {
+		mu.Lock()
+		carried[c] += r.Method + " "
+		mu.Unlock()
+		io.WriteString(c, ok)
+		return true
+	})
 	e := newExecutor(t)
 	for range 3 {
 		do(t, e, s.target(), action.HTTP{Method: "POST", Path: "/"})
 		do(t, e, s.target(), get)
 	}
-	if n := s.connections(); n != 4 { // three for POST, one for every GET
-		t.Errorf("%d connections", n)
+	mu.Lock()
+	defer mu.Unlock()
+	var got []string
+	for _, methods := range carried {
+		got = append(got, methods)
+	}
+	slices.Sort(got)
+	if want := []string{"GET GET GET ", "POST ", "POST ", "POST "}; !slices.Equal(got, want) {
+		t.Errorf("connections carried %q, want %q", got, want)
 	}
 	for _, head := range s.heads() {
 		if strings.HasPrefix(head, "POST") != strings.Contains(head, "\r\nConnection: close") {
