@@ -39,7 +39,7 @@ func newApprove(a *app) *cobra.Command {
 				return usageError{errors.New("--once and --for exclude each other")}
 			}
 			if c.Flags().Changed("for") && (o.length <= 0 || o.length > approval.MaxGrant) {
-				return usageError{fmt.Errorf("--for must be above 0 and at most %s", span(approval.MaxGrant))}
+				return usageError{fmt.Errorf("--for must be above 0 and at most %s", screen.Span(approval.MaxGrant))}
 			}
 			return a.approve(c.Context(), strings.Join(args, ""), o)
 		},
@@ -163,7 +163,7 @@ func (a *app) askAndGive(ctx context.Context, conn *client.Conn, p wire.Approval
 func askApproval(ctx context.Context, c approval.Card, o approveOptions) error {
 	how := "once"
 	if o.length > 0 {
-		how = "for " + span(o.length)
+		how = "for " + screen.Span(o.length)
 	}
 	question := fmt.Sprintf("\n%s: %s\nApprove this %s? Type yes:", strings.ToUpper(c.Tag), screen.Summary(c), how)
 	yes, err := askYes(ctx, screen.Wrap(question, screen.Width(os.Stderr))+" ")

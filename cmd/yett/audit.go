@@ -36,20 +36,28 @@ func (a *app) auditVerify(ctx context.Context, rows bool) error {
 	if err != nil {
 		return err
 	}
-	var opener *ledger.Opener
+	var again approvals
+	check := func() (ledger.Report, error) { return ledger.Verify(ctx, loc.Home, nil, a.progress("rows")) }
 	if rows || a.passFD >= 0 {
-		if opener, err = a.rowOpener(ctx, loc); err != nil {
+		opener, head, err := a.rowOpener(ctx, loc)
+		if err != nil {
 			return err
 		}
+		defer head.Key.Wipe()
+		check = func() (ledger.Report, error) {
+			return ledger.VerifyWithVault(ctx, loc.Home, opener, head, a.progress("rows"), again.look)
+		}
 	}
-	var again approvals
-	report, err := ledger.Verify(ctx, loc.Home, opener, a.progress("rows"), again.look)
+	report, err := check()
 	if errors.Is(err, ledger.ErrNoLedger) {
 		return wire.Errorf(wire.CodeBadRequest, "There is no ledger in %s.", loc.Home).
 			Then("Start the broker once: yett up.")
 	}
 	if err != nil {
 		return fmt.Errorf("the ledger cannot be read: %w", err)
+	}
+	if v, err := vault.Load(loc.Home); err == nil && v.Generation() < report.Vault {
+		report.Problem("the vault is of generation %d, and the ledger tells of generation %d: an older vault was put in its place", v.Generation(), report.Vault)
 	}
 	if a.json {
 		if report.Problems == nil {
@@ -92,31 +100,44 @@ func (a *app) progress(what string) func(done, total int64) {
 	}
 }
 
-// rowOpener opens the vault's file for this command alone, to read rows.
-func (a *app) rowOpener(ctx context.Context, loc endpoint.Location) (*ledger.Opener, error) {
+// rowOpener opens the vault's file for this command alone, to read rows and to
+// check the signatures of heads.
+func (a *app) rowOpener(ctx context.Context, loc endpoint.Location) (o *ledger.Opener, head ledger.HeadFor, err error) {
 	v, err := vault.Load(loc.Home)
 	if err != nil {
-		return nil, vaultUnusable(loc, err)
+		return nil, head, vaultUnusable(loc, err)
 	}
 	phrase, err := a.secretPhrase(ctx, "Yett passphrase: ")
 	if err != nil {
-		return nil, err
+		return nil, head, err
 	}
 	slot, keys, err := a.derive(phrase, challengeSlots(v.Slots()))
 	if err != nil {
-		return nil, err
+		return nil, head, err
 	}
 	if err := v.Unlock(slot, keys.Unlock); err != nil {
 		if errors.Is(err, vault.ErrWrongKey) {
-			return nil, wire.NewError(wire.CodeProofInvalid)
+			return nil, head, wire.NewError(wire.CodeProofInvalid)
 		}
-		return nil, vaultUnusable(loc, err)
+		return nil, head, vaultUnusable(loc, err)
 	}
 	defer v.Lock()
 	private, err := v.AuditPrivateKey()
 	if err != nil {
-		return nil, err
+		return nil, head, err
 	}
 	defer clear(private)
-	return ledger.NewOpener(private)
+	seed, err := v.Subkey(ledger.HeadKeyPurpose)
+	if err != nil {
+		return nil, head, err
+	}
+	defer clear(seed)
+	if head.Vault, err = v.LedgerHead(); err != nil {
+		return nil, head, err
+	}
+	if head.Key, err = ledger.NewLogKey(seed); err != nil {
+		return nil, head, err
+	}
+	o, err = ledger.NewOpener(private)
+	return o, head, err
 }

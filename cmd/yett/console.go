@@ -22,6 +22,7 @@ import (
 	"github.com/yett-broker/yett/internal/endpoint"
 	"github.com/yett-broker/yett/internal/notify"
 	"github.com/yett-broker/yett/internal/peer"
+	"github.com/yett-broker/yett/internal/review"
 	"github.com/yett-broker/yett/internal/screen"
 	"github.com/yett-broker/yett/internal/wire"
 )
@@ -239,27 +240,28 @@ func ownSubject(loc endpoint.Location, b *broker.Broker) doctor.Subject {
 // consoleReview is the page of yett review, and its matrix, for somebody who may
 // read.
 func consoleReview(ctx context.Context, loc endpoint.Location, b *broker.Broker, ask console.Ask) (console.Review, error) {
-	r := &reviewed{at: time.Now(), kinds: map[string]int{}, status: b.Status(), policy: b.Policy()}
+	r := newFacts()
+	r.Status, r.Policy = b.Status(), b.Policy()
 	var shown wire.AccessListResult
-	for method, into := range map[string]any{wire.MethodAccessShow: &shown, wire.MethodSessionList: &r.sessions, wire.MethodSecretList: &r.secrets, wire.MethodPasskeyList: &r.passkeys} {
+	for method, into := range map[string]any{wire.MethodAccessShow: &shown, wire.MethodSessionList: &r.Sessions, wire.MethodSecretList: &r.Secrets, wire.MethodPasskeyList: &r.Passkeys} {
 		if err := ask(method, wire.Empty{}, into); err != nil {
 			return console.Review{}, err
 		}
 	}
-	r.access = shown.Capabilities
+	r.Access = shown.Capabilities
 	list := func(request wire.ActivityList, into any) error { return ask(wire.MethodActivityList, request, into) }
-	if err := r.gatherRows(ctx, list, loc.Home); err != nil {
+	if err := gatherRows(ctx, r, list, loc.Home); err != nil {
 		return console.Review{}, err
 	}
-	r.report = doctor.Examine(ctx, ownSubject(loc, b))
+	r.Report = doctor.Examine(ctx, ownSubject(loc, b))
 	var v console.Review
-	for _, t := range r.page() {
+	for _, t := range r.Page() {
 		topic := console.Topic{Name: t.Topic}
 		for _, f := range t.Facts {
 			topic.Facts = append(topic.Facts, console.Fact{Text: f.Fact, From: f.From})
 		}
 		v.Topics = append(v.Topics, topic)
 	}
-	v.Columns, v.Rows = newMatrix(r).table()
+	v.Columns, v.Rows = review.NewMatrix(r).Table()
 	return v, nil
 }

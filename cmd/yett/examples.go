@@ -6,6 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/yett-broker/yett/internal/screen"
 )
 
 // examples are shown by --help and in the manual, for commands that have none
@@ -46,7 +48,7 @@ func withExamples(c *cobra.Command) {
 		case f.Value.Type() == "int" && f.DefValue == "-1":
 			f.DefValue = "0" // which is printed as none
 		case f.Value.Type() == "duration" && err == nil && d > 0:
-			f.DefValue = span(d)
+			f.DefValue = screen.Span(d)
 		}
 	})
 	for _, sub := range c.Commands() {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/yett-broker/yett/internal/screen"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -41,19 +42,11 @@ func (a *app) listPasskeys(ctx context.Context) error {
 	}
 	w := aligned(a.stdout)
 	for _, k := range l.Items {
-		fmt.Fprintf(w, "%s\tadded %s\t%s\n", nameOf(k), k.AddedAt.Local().Format("2006-01-02 15:04"), k.Fingerprint)
+		fmt.Fprintf(w, "%s\tadded %s\t%s\n", screen.KeyName(k), k.AddedAt.Local().Format("2006-01-02 15:04"), k.Fingerprint)
 	}
 	w.Flush()
 	a.hidden(l.Hidden, "passkeys")
 	return nil
-}
-
-// nameOf is the name of a key, with its kind where it is no passkey.
-func nameOf(k wire.Passkey) string {
-	if k.Kind == wire.KindTouchID {
-		return printable(k.Name) + " (Touch ID)"
-	}
-	return printable(k.Name)
 }
 
 func (a *app) removePasskey(ctx context.Context, name string) error {

@@ -5,15 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/yett-broker/yett/client"
 	"github.com/yett-broker/yett/internal/access"
-	"github.com/yett-broker/yett/internal/doctor"
+	"github.com/yett-broker/yett/internal/broker"
 	"github.com/yett-broker/yett/internal/ledger"
+	"github.com/yett-broker/yett/internal/review"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -34,49 +34,35 @@ func newReview(a *app) *cobra.Command {
 	return c
 }
 
-// reviewed is what the page is made from. What needs the person's proof is nil
-// without it.
-type reviewed struct {
-	at       time.Time
-	status   wire.Status
-	report   doctor.Report
-	access   []wire.Access
-	sessions wire.List[wire.Session]
-	secrets  wire.List[wire.Secret]
-	passkeys wire.List[wire.Passkey]
-	policy   *access.Policy
-	kinds    map[string]int // of the newest rows
-	audit    *ledger.Report
-	auditErr error
-}
-
 func (a *app) review(ctx context.Context, all bool) error {
 	r, err := a.gather(ctx, !all)
 	if err != nil {
 		return err
 	}
 	if all {
-		return a.printMatrix(newMatrix(r))
+		return a.printMatrix(review.NewMatrix(r))
 	}
-	page := r.page()
+	page := r.Page()
 	if a.json {
-		return printJSON(a.stdout, map[string]any{"at": r.at, "proven": r.proven(), "topics": page})
+		return printJSON(a.stdout, map[string]any{"at": r.At, "proven": r.Proven(), "topics": page})
 	}
-	writeReview(a.stdout, r.at, page)
+	review.Write(a.stdout, r.At, page)
 	switch {
-	case r.status.State == "locked":
+	case r.Status.State == "locked":
 		a.note("The broker is locked: yett unlock, and there is more to see.")
-	case !r.proven():
+	case !r.Proven():
 		a.note("Counts only: your passphrase shows the rest (run it in a terminal, or give --passphrase-fd).")
 	}
 	return nil
 }
 
-// proven reports whether the person's proof opened reading.
-func (r *reviewed) proven() bool { return r.policy != nil }
+// newFacts are the facts of now, with what this release says of itself.
+func newFacts() *review.Facts {
+	return &review.Facts{At: time.Now(), Kinds: map[string]int{}, Version: version, Profile: broker.Profile, Limits: broker.Limits, LockAfter: lockAfter}
+}
 
 // gather asks the broker, over one connection, and looks at the system.
-func (a *app) gather(ctx context.Context, rows bool) (*reviewed, error) {
+func (a *app) gather(ctx context.Context, rows bool) (*review.Facts, error) {
 	loc, err := a.location()
 	if err != nil {
 		return nil, err
@@ -86,36 +72,36 @@ func (a *app) gather(ctx context.Context, rows bool) (*reviewed, error) {
 		return nil, err
 	}
 	defer conn.Close()
-	r := &reviewed{at: time.Now(), kinds: map[string]int{}}
-	if err := call(ctx, conn, wire.MethodBrokerStatus, wire.Empty{}, nil, &r.status); err != nil {
+	r := newFacts()
+	if err := call(ctx, conn, wire.MethodBrokerStatus, wire.Empty{}, nil, &r.Status); err != nil {
 		return nil, err
 	}
 	if err := a.openReading(ctx, conn); err != nil {
 		return nil, err
 	}
 	var shown wire.AccessListResult
-	for method, into := range map[string]any{wire.MethodAccessShow: &shown, wire.MethodSessionList: &r.sessions, wire.MethodSecretList: &r.secrets, wire.MethodPasskeyList: &r.passkeys} {
+	for method, into := range map[string]any{wire.MethodAccessShow: &shown, wire.MethodSessionList: &r.Sessions, wire.MethodSecretList: &r.Secrets, wire.MethodPasskeyList: &r.Passkeys} {
 		if err := call(ctx, conn, method, wire.Empty{}, nil, into); err != nil {
 			return nil, err
 		}
 	}
-	r.access = shown.Capabilities
+	r.Access = shown.Capabilities
 	if err := a.gatherPolicy(ctx, conn, r); err != nil {
 		return nil, err
 	}
 	if rows {
-		if err := r.gatherRows(ctx, listerOf(ctx, conn), loc.Home); err != nil {
+		if err := gatherRows(ctx, r, listerOf(ctx, conn), loc.Home); err != nil {
 			return nil, err
 		}
 	}
-	r.report = a.examine(ctx, loc)
+	r.Report = a.examine(ctx, loc)
 	return r, nil
 }
 
 // gatherPolicy reads the access file that is applied, which names the
 // credential of each capability.
-func (a *app) gatherPolicy(ctx context.Context, conn *client.Conn, r *reviewed) error {
-	if !a.canProve() || r.status.State == "locked" {
+func (a *app) gatherPolicy(ctx context.Context, conn *client.Conn, r *review.Facts) error {
+	if !a.canProve() || r.Status.State == "locked" {
 		return nil
 	}
 	var text wire.AccessText
@@ -126,58 +112,44 @@ func (a *app) gatherPolicy(ctx context.Context, conn *client.Conn, r *reviewed) 
 	if err != nil {
 		return fmt.Errorf("reading the applied access file: %w", err)
 	}
-	r.policy = policy
+	r.Policy = policy
 	return nil
 }
 
 // verifyTime bounds the check of the whole ledger; a page is no audit.
 const verifyTime = 30 * time.Second
 
-func (r *reviewed) gatherRows(ctx context.Context, list lister, home string) error {
+func gatherRows(ctx context.Context, r *review.Facts, list lister, home string) error {
 	check, cancel := context.WithTimeout(ctx, verifyTime)
 	defer cancel()
 	report, err := ledger.Verify(check, home, nil, nil)
 	if err != nil {
-		r.auditErr = err
+		r.AuditErr = err
 		return nil
 	}
-	r.audit = &report
-	return r.countKinds(list, report.Entries)
+	r.Audit = &report
+	return countKinds(r, list, report.Entries)
 }
 
-// newestRows is how many rows the page counts the kinds of.
-const newestRows = 5000
-
-func (r *reviewed) countKinds(list lister, entries int64) error {
-	_, err := forward(list, max(1, entries-newestRows+1), 0, func(_ json.RawMessage, row ledger.Row) error {
-		r.kinds[row.Kind]++
+func countKinds(r *review.Facts, list lister, entries int64) error {
+	_, err := forward(list, max(1, entries-review.NewestRows+1), 0, func(_ json.RawMessage, row ledger.Row) error {
+		r.Kinds[row.Kind]++
 		return nil
 	})
 	return err
 }
 
-// writeReview writes the page in Markdown.
-func writeReview(w io.Writer, at time.Time, page []topic) {
-	fmt.Fprintf(w, "# Yett, as it runs at %s\n", at.UTC().Format(time.RFC3339))
-	for _, t := range page {
-		fmt.Fprintf(w, "\n## %s\n\n", t.Topic)
-		for _, f := range t.Facts {
-			fmt.Fprintf(w, "- %s (%s)\n", f.Fact, f.From)
-		}
-	}
-}
-
 // printMatrix prints the matrix, unless a cell is missing: a table that leaves
 // out what somebody can do is worse than none.
-func (a *app) printMatrix(m matrix) error {
-	if gaps := m.missing(); len(gaps) > 0 {
+func (a *app) printMatrix(m review.Matrix) error {
+	if gaps := m.Missing(); len(gaps) > 0 {
 		return errors.New("the matrix is not complete: " + gaps[0])
 	}
 	if a.json {
 		return printJSON(a.stdout, m)
 	}
-	m.write(a.stdout)
-	if !m.Proven && !m.locked {
+	m.Write(a.stdout)
+	if !m.Proven && !m.Locked {
 		a.note("Names of credentials and of others' sessions need your passphrase (run it in a terminal, or give --passphrase-fd).")
 	}
 	return nil

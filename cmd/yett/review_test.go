@@ -8,50 +8,9 @@ import (
 	"time"
 
 	"github.com/yett-broker/yett/internal/access"
+	"github.com/yett-broker/yett/internal/review"
 	"github.com/yett-broker/yett/internal/wire"
 )
-
-// TestG3_MatrixShowsTheGrantsOwnEnd: not its session's, and one action as one;
-// the command line stands there once for each credential.
-func TestG3_MatrixShowsTheGrantsOwnEnd(t *testing.T) {
-	text := "[credential.a]\nkind = \"bearer\"\norigin = \"https://a.invalid\"\n"
-	for _, name := range []string{"short", "once", "not"} {
-		text += "[capability.\"http:" + name + "\"]\ncredential = \"a\"\nmethods = [\"GET\"]\npaths = [\"/x\"]\n"
-	}
-	policy, err := access.Parse([]byte(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	end := time.Date(2030, 1, 1, 20, 0, 0, 0, time.UTC)
-	s := wire.Session{SessionID: "s_1", State: "active", ExpiresAt: end, Capabilities: []string{"http:once", "http:short"}, Grants: []wire.Granted{
-		{Capability: "http:once", Until: end.Add(-2 * time.Hour), Once: true}, {Capability: "http:short", Until: end.Add(-time.Hour)}}}
-	r := &reviewed{policy: policy, secrets: wire.List[wire.Secret]{Items: []wire.Secret{{Name: "a", Set: true}}}}
-	r.sessions.Items = []wire.Session{s}
-	access, commands := map[string]cell{}, 0
-	for _, c := range newMatrix(r).Cells {
-		if c.Process == processOf(s) {
-			access[c.Capability] = c
-		}
-		if c.Process == commandLine {
-			commands++
-		}
-	}
-	for name, want := range map[string]string{
-		"http:short": "granted, until 2030-01-01T19:00:00Z at the latest",
-		"http:once":  "granted for one action, until 2030-01-01T18:00:00Z at the latest",
-		"http:not":   "none; it may ask, and you decide on a card",
-	} {
-		if access[name].Access != want {
-			t.Errorf("%s: %q", name, access[name].Access)
-		}
-	}
-	if !slices.Contains(access["http:short"].Ends, "at the latest 2030-01-01T19:00:00Z") || commands != 1 {
-		t.Errorf("%v, %d rows of the command line", access["http:short"].Ends, commands)
-	}
-	if words := grantWords(s, clock); len(words) != 2 || words[0] != "http:once (once, until 2030-01-01T18:00:00Z)" {
-		t.Errorf("%v", words)
-	}
-}
 
 // TestA6_MissingCell: without any one of its cells, or with one that leaves
 // something unsaid, the matrix is not printed.
@@ -61,9 +20,9 @@ func TestA6_MissingCell(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &reviewed{policy: policy, secrets: wire.List[wire.Secret]{Items: []wire.Secret{{Name: "a", Place: "https://a.invalid:443"}, {Name: "b"}}}}
-	r.sessions.Items = []wire.Session{{SessionID: "s_1", State: "active", ExpiresAt: time.Now()}}
-	whole := newMatrix(r)
+	r := &review.Facts{Policy: policy, Secrets: wire.List[wire.Secret]{Items: []wire.Secret{{Name: "a", Place: "https://a.invalid:443"}, {Name: "b"}}}}
+	r.Sessions.Items = []wire.Session{{SessionID: "s_1", State: "active", ExpiresAt: time.Now()}}
+	whole := review.NewMatrix(r)
 	if len(whole.Cells) != 8 {
 		t.Fatalf("%d cells", len(whole.Cells))
 	}
@@ -72,7 +31,7 @@ func TestA6_MissingCell(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := &app{stdout: &output{File: out}, stderr: out, json: true}
-	prints := func(m matrix) bool { return a.printMatrix(m) == nil }
+	prints := func(m review.Matrix) bool { return a.printMatrix(m) == nil }
 	if !prints(whole) {
 		t.Fatal("the whole matrix is refused")
 	}
@@ -89,7 +48,7 @@ func TestA6_MissingCell(t *testing.T) {
 		}
 	}
 	var table bytes.Buffer
-	whole.write(&table)
+	whole.Write(&table)
 	if n := bytes.Count(table.Bytes(), []byte("\n")); n != 10 {
 		t.Errorf("%d lines:\n%s", n, table.Bytes())
 	}

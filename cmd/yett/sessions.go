@@ -48,7 +48,7 @@ func printSessions(out io.Writer, sessions []wire.Session) {
 	}
 	for _, s := range sessions {
 		k := s.Caller.Subject().Kernel
-		state, use := s.State, strings.Join(grantWords(s, localTime), ", ")
+		state, use := s.State, strings.Join(screen.GrantWords(s, localTime), ", ")
 		switch {
 		case s.EndReason != "":
 			state, use = state+" ("+s.EndReason+")", "—"
@@ -63,17 +63,3 @@ func printSessions(out io.Writer, sessions []wire.Session) {
 }
 
 func localTime(t time.Time) string { return t.Local().Format(time.TimeOnly) }
-
-// grantWords name what a session may use, each with its own end: a grant may end
-// before its session.
-func grantWords(s wire.Session, at func(time.Time) string) []string {
-	var words []string
-	for _, g := range s.Grants {
-		how := "until "
-		if g.Once {
-			how = "once, until "
-		}
-		words = append(words, g.Capability+" ("+how+at(g.Until)+")")
-	}
-	return words
-}

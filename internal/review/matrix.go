@@ -1,4 +1,4 @@
-package main
+package review
 
 import (
 	"fmt"
@@ -13,19 +13,19 @@ import (
 	"github.com/yett-broker/yett/internal/wire"
 )
 
-// matrix is which process can do what with which stored credential, and what
+// Matrix is which process can do what with which stored credential, and what
 // ends that. Every process meets every credential.
-type matrix struct {
+type Matrix struct {
 	Proven      bool     `json:"proven"`
 	Processes   []string `json:"processes"`
 	Credentials []string `json:"credentials"`
-	Cells       []cell   `json:"cells"`
+	Cells       []Cell   `json:"cells"`
 
-	locked bool
+	Locked bool `json:"-"`
 }
 
-// cell is one process, one credential and one operation with it.
-type cell struct {
+// Cell is one process, one credential and one operation with it.
+type Cell struct {
 	Process    string   `json:"process"`
 	Credential string   `json:"credential"`
 	Capability string   `json:"capability"` // "" where no operation is possible
@@ -48,14 +48,14 @@ type use struct {
 	unset           bool // the credential has no value yet
 }
 
-func newMatrix(r *reviewed) matrix {
-	m := matrix{Proven: r.proven(), locked: r.status.State == "locked", Processes: []string{}, Credentials: []string{}}
+func NewMatrix(r *Facts) Matrix {
+	m := Matrix{Proven: r.Proven(), Locked: r.Status.State == "locked", Processes: []string{}, Credentials: []string{}}
 	uses := r.uses()
 	for name := range uses {
 		m.Credentials = append(m.Credentials, name)
 	}
 	slices.Sort(m.Credentials)
-	row := func(process string, make func(credential string, u use) cell) {
+	row := func(process string, make func(credential string, u use) Cell) {
 		m.Processes = append(m.Processes, process)
 		for _, name := range m.Credentials {
 			for _, u := range uses[name] {
@@ -72,31 +72,31 @@ func newMatrix(r *reviewed) matrix {
 		}
 	}
 	for _, s := range r.live() {
-		row(processOf(s), func(_ string, u use) cell { return sessionCell(s, u) })
+		row(processOf(s), func(_ string, u use) Cell { return sessionCell(s, u) })
 	}
-	if r.sessions.Hidden > 0 {
-		row(screen.HowMany(r.sessions.Hidden, "session")+" that your proof would show", func(_ string, u use) cell {
-			return cell{Operation: u.operation, Access: "not shown", Ends: sessionEnds}
+	if r.Sessions.Hidden > 0 {
+		row(screen.HowMany(r.Sessions.Hidden, "session")+" that your proof would show", func(_ string, u use) Cell {
+			return Cell{Operation: u.operation, Access: "not shown", Ends: sessionEnds}
 		})
 	}
 	command()
-	row(unapproved, func(_ string, u use) cell {
-		return cell{Operation: u.operation, Access: "none: it needs a session, and your yes on a card", Ends: []string{"nothing to end"}}
+	row(unapproved, func(_ string, u use) Cell {
+		return Cell{Operation: u.operation, Access: "none: it needs a session, and your yes on a card", Ends: []string{"nothing to end"}}
 	})
-	row(anotherAccount, func(_ string, u use) cell {
-		return cell{Operation: u.operation, Access: r.strangers(), Ends: []string{"nothing to end"}}
+	row(anotherAccount, func(_ string, u use) Cell {
+		return Cell{Operation: u.operation, Access: r.strangers(), Ends: []string{"nothing to end"}}
 	})
 	return m
 }
 
 // uses are what each stored credential is for. Without a proof the names of
 // credentials are not shown, and all capabilities stand beside their number.
-func (r *reviewed) uses() map[string][]use {
+func (r *Facts) uses() map[string][]use {
 	all := map[string][]use{}
-	if r.policy == nil {
-		if r.secrets.Hidden > 0 {
-			name := screen.HowMany(r.secrets.Hidden, "credential") + " that your proof would show"
-			for _, c := range r.access {
+	if r.Policy == nil {
+		if r.Secrets.Hidden > 0 {
+			name := screen.HowMany(r.Secrets.Hidden, "credential") + " that your proof would show"
+			for _, c := range r.Access {
 				all[name] = append(all[name], use{name: c.Capability,
 					operation: operationOf(scope{c.Methods, c.Paths, c.Commands, c.Direction, c.Remote, c.Local}, c.Target), each: c.Confirm == access.ConfirmEach})
 			}
@@ -106,14 +106,14 @@ func (r *reviewed) uses() map[string][]use {
 		}
 		return all
 	}
-	for _, s := range r.secrets.Items {
+	for _, s := range r.Secrets.Items {
 		name := s.Name
-		for _, c := range r.policy.Capabilities() {
+		for _, c := range r.Policy.Capabilities() {
 			credential, target := c.Credential, s.Place
 			if c.Host != "" {
-				h, _ := r.policy.Host(c.Host) // a policy names only what it has
+				h, _ := r.Policy.Host(c.Host) // a policy names only what it has
 				credential, target = h.Key, h.String()
-				for _, hop := range r.policy.Way(c.Host) {
+				for _, hop := range r.Policy.Way(c.Host) {
 					target += " over " + hop.String()
 					if hop.Key == s.Name && hop.Key != h.Key {
 						all[name] = append(all[name], use{name: c.Name, operation: "opens the way over " + hop.String() + " to " + h.String(), each: c.Confirm == access.ConfirmEach})
@@ -161,15 +161,15 @@ func processOf(s wire.Session) string {
 
 // sessionEnds are the events that end every session.
 var sessionEnds = []string{"the process exits", "its connection closes", "its program or connection changes hands", "yett revoke", "yett lock",
-	"yett stop or an end of the broker", "silence for " + span(session.IdleLife)}
+	"yett stop or an end of the broker", "silence for " + screen.Span(session.IdleLife)}
 
-func sessionCell(s wire.Session, u use) cell {
+func sessionCell(s wire.Session, u use) Cell {
 	i := slices.IndexFunc(s.Grants, func(g wire.Granted) bool { return g.Capability == u.name })
 	last := s.ExpiresAt
 	if i >= 0 {
 		last = s.Grants[i].Until
 	}
-	c := cell{Operation: u.operation, Ends: append(slices.Clone(sessionEnds), "at the latest "+clock(last))}
+	c := Cell{Operation: u.operation, Ends: append(slices.Clone(sessionEnds), "at the latest "+clock(last))}
 	switch granted := i >= 0; {
 	case u.name == "":
 		c.Access, c.Ends = "none", []string{"nothing to end"}
@@ -196,14 +196,14 @@ func sessionCell(s wire.Session, u use) cell {
 }
 
 // commandCell: no command uses or shows a value.
-func commandCell(name string) cell {
-	return cell{Process: commandLine, Credential: name, Operation: "set, rotate or remove the value of " + name + "; no command uses or shows it", Access: "with your proof, each time",
+func commandCell(name string) Cell {
+	return Cell{Process: commandLine, Credential: name, Operation: "set, rotate or remove the value of " + name + "; no command uses or shows it", Access: "with your proof, each time",
 		Ends: []string{"yett lock", "a new passphrase", "the command's end"}}
 }
 
 // strangers says what keeps other accounts out, as the file system has it.
-func (r *reviewed) strangers() string {
-	d := r.report.Endpoint.Directory
+func (r *Facts) strangers() string {
+	d := r.Report.Endpoint.Directory
 	if d == nil {
 		return "none: there is no socket"
 	}
@@ -213,13 +213,13 @@ func (r *reviewed) strangers() string {
 	return fmt.Sprintf("none: the socket lies in a directory of uid %d, mode %s", d.Owner, d.Mode)
 }
 
-// missing names what the matrix leaves out: a process that meets a credential
+// Missing names what the matrix leaves out: a process that meets a credential
 // in no cell, or a cell that leaves something unsaid.
-func (m matrix) missing() []string {
+func (m Matrix) Missing() []string {
 	var gaps []string
 	for _, p := range m.Processes {
 		for _, c := range m.Credentials {
-			if !slices.ContainsFunc(m.Cells, func(x cell) bool { return x.Process == p && x.Credential == c }) {
+			if !slices.ContainsFunc(m.Cells, func(x Cell) bool { return x.Process == p && x.Credential == c }) {
 				gaps = append(gaps, p+" and "+c)
 			}
 		}
@@ -232,8 +232,8 @@ func (m matrix) missing() []string {
 	return gaps
 }
 
-// table is the matrix as rows of text.
-func (m matrix) table() (columns []string, rows [][]string) {
+// Table is the matrix as rows of text.
+func (m Matrix) Table() (columns []string, rows [][]string) {
 	for _, c := range m.Cells {
 		operation := c.Operation
 		if c.Capability != "" && c.Process != commandLine {
@@ -244,8 +244,9 @@ func (m matrix) table() (columns []string, rows [][]string) {
 	return []string{"process", "credential", "operation", "access now", "what ends it"}, rows
 }
 
-func (m matrix) write(w io.Writer) {
-	columns, rows := m.table()
+// Write writes the matrix in Markdown.
+func (m Matrix) Write(w io.Writer) {
+	columns, rows := m.Table()
 	fmt.Fprintf(w, "| %s |\n|%s\n", strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
 	for _, cells := range rows {
 		for i := range cells {
@@ -253,7 +254,7 @@ func (m matrix) write(w io.Writer) {
 		}
 		fmt.Fprintf(w, "| %s |\n", strings.Join(cells, " | "))
 	}
-	if len(m.Cells) == 0 && m.locked {
+	if len(m.Cells) == 0 && m.Locked {
 		fmt.Fprintln(w, "| none | not told while Yett is locked | none | none | nothing to end |")
 	} else if len(m.Cells) == 0 {
 		fmt.Fprintln(w, "| none | no credential is stored | none | none | nothing to end |")
