@@ -52,6 +52,7 @@ func runTests(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	programs = dir
 	build := exec.Command("go", "build", "-o", filepath.Join(dir, "yett-mcp"), "github.com/yett-broker/yett/cmd/yett-mcp")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "building yett-mcp: %v\n%s", err, out)
 		return 1

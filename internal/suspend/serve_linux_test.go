@@ -33,7 +33,9 @@ var programs = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	built = dir
-	out, err := exec.Command("go", "build", "-buildvcs=false", "-o", dir+"/", "../../cmd/yett", "../../cmd/yett-mcp").CombinedOutput()
+	c := exec.Command("go", "build", "-buildvcs=false", "-o", dir+"/", "../../cmd/yett", "../../cmd/yett-mcp")
+	c.Env = append(os.Environ(), "CGO_ENABLED=0")
+	out, err := c.CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("building: %w\n%s", err, out)
 	}
