@@ -11,6 +11,7 @@ import (
 
 	"github.com/yett-broker/yett/client"
 	"github.com/yett-broker/yett/internal/ledger"
+	"github.com/yett-broker/yett/internal/screen"
 	"github.com/yett-broker/yett/internal/wire"
 )
 
@@ -203,4 +204,24 @@ func forward(list lister, from, to int64, do func(json.RawMessage, ledger.Row) e
 		}
 	}
 	return hidden, nil
+}
+
+// activityPrinter prints rows as they come.
+type activityPrinter struct {
+	a       *app
+	rows    *screen.Rows
+	printed int
+}
+
+func newActivityPrinter(a *app) *activityPrinter {
+	return &activityPrinter{a: a, rows: screen.NewRows()}
+}
+
+func (p *activityPrinter) print(raw json.RawMessage, row ledger.Row) error {
+	p.printed++
+	if p.a.json {
+		return printJSON(p.a.stdout, raw)
+	}
+	_, err := fmt.Fprintln(p.a.stdout, p.rows.Line(row))
+	return err
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/ledger"
+	"github.com/yett-broker/yett/internal/screen"
 	"github.com/yett-broker/yett/internal/yetttest"
 )
 
@@ -79,7 +80,7 @@ func TestAuditChecksPasskeysAgain(t *testing.T) {
 	if err := c.look(r.decision); !errors.Is(err, errNotEnrolled) {
 		t.Errorf("a passkey that was removed: %v", err)
 	}
-	if said := newActivityPrinter(nil).about(r.decision); !strings.Contains(said, "by passkey laptop") {
+	if said := screen.NewRows().Line(r.decision); !strings.Contains(said, "by passkey laptop") {
 		t.Errorf("yett activity says %q", said)
 	}
 	other := yetttest.NewAuthenticator(a.Origin)

@@ -118,7 +118,7 @@ func TestCompletionInTheShells(t *testing.T) {
 // whatever the command, those to come included.
 func TestCompletionOffersNoFiles(t *testing.T) {
 	asked := 0
-	for _, c := range documented(newRoot(&app{passFD: -1})) {
+	for _, c := range shown(newRoot(&app{passFD: -1})) {
 		path := strings.TrimPrefix(strings.TrimPrefix(c.CommandPath(), "yett"), " ")
 		words := append(strings.Fields(path), "")
 		if required, _ := argumentNames(c); len(required) > 0 && (required[0] == "FILE" || strings.HasSuffix(required[0], "-CHECKPOINT")) {

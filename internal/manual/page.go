@@ -1,4 +1,4 @@
-package main
+package manual
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 
 // writePage writes the manual page of a command in the man macros, from what
 // its --help says.
-func writePage(w io.Writer, c *cobra.Command, date time.Time) {
+func writePage(w io.Writer, c *cobra.Command, version string, date time.Time) {
 	fmt.Fprintf(w, ".TH %s 1 %s %s \"Yett Manual\"\n", macroWord(strings.ToUpper(pageName(c))), macroWord(date.Format("2006-01-02")), macroWord("yett "+version))
 	fmt.Fprintf(w, ".SH NAME\n%s \\- %s\n", roff(pageName(c)), roff(c.Short))
 	fmt.Fprintf(w, ".SH SYNOPSIS\n.B %s\n%s\n", roff(c.CommandPath()), roff(arguments(c)))

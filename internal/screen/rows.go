@@ -1,4 +1,4 @@
-package main
+package screen
 
 import (
 	"encoding/json"
@@ -11,32 +11,23 @@ import (
 
 	"github.com/yett-broker/yett/internal/approval"
 	"github.com/yett-broker/yett/internal/ledger"
-
-	"github.com/yett-broker/yett/internal/screen"
 )
 
-// activityPrinter prints rows, and remembers which intent an outcome is of.
-type activityPrinter struct {
-	a       *app
+// Rows writes rows of the ledger in a line each, in their order: an outcome names
+// the row of its intent.
+type Rows struct {
 	intents map[string]int64 // by operation
-	printed int
 }
 
-func newActivityPrinter(a *app) *activityPrinter {
-	return &activityPrinter{a: a, intents: map[string]int64{}}
-}
+func NewRows() *Rows { return &Rows{intents: map[string]int64{}} }
 
-func (p *activityPrinter) print(raw json.RawMessage, row ledger.Row) error {
-	p.printed++
-	if p.a.json {
-		return printJSON(p.a.stdout, raw)
-	}
+// Line is one row.
+func (p *Rows) Line(row ledger.Row) string {
 	if row.Kind == "intent" {
 		p.intents[row.OperationID] = row.N
 	}
 	line := fmt.Sprintf("%6d  %s  %-15s  %-18s  %s", row.N, row.At.Local().Format("2006-01-02 15:04:05"), row.Kind, rowProcess(row), p.about(row))
-	_, err := fmt.Fprintln(p.a.stdout, strings.TrimRight(line, " "))
-	return err
+	return strings.TrimRight(line, " ")
 }
 
 // longestName of a program is shown; the rest of the path is in --json.
@@ -117,7 +108,7 @@ type rowParts struct {
 }
 
 // about is what a row says in one line: what was asked, and what came of it.
-func (p *activityPrinter) about(row ledger.Row) string {
+func (p *Rows) about(row ledger.Row) string {
 	var r rowParts
 	json.Unmarshal(row.Request, &r.request) // a row of another shape has no summary
 	json.Unmarshal(row.Claimed, &r.claimed)
@@ -145,7 +136,7 @@ func (p *activityPrinter) about(row ledger.Row) string {
 }
 
 // ofIntent leads from an outcome to what was asked.
-func (p *activityPrinter) ofIntent(row ledger.Row) string {
+func (p *Rows) ofIntent(row ledger.Row) string {
 	if n, ok := p.intents[row.OperationID]; ok {
 		return fmt.Sprintf("of %d:", n)
 	}
@@ -197,7 +188,7 @@ func (r rowParts) came() []string {
 	case res.Status != 0:
 		words = append(words, "HTTP "+strconv.Itoa(res.Status))
 		if res.Size != nil {
-			words = append(words, screen.HowMany(int(*res.Size), "byte"))
+			words = append(words, HowMany(int(*res.Size), "byte"))
 		}
 	case res.Exit.Status != nil:
 		words = append(words, "exit "+strconv.Itoa(*res.Exit.Status))
