@@ -181,7 +181,7 @@ func shortened(row ledger.Row) []byte {
 
 // logKey makes the key that signs heads.
 func (b *Broker) logKey() (*ledger.LogKey, error) {
-	seed, err := b.Vault.Subkey("ledger head key v1")
+	seed, err := b.Vault.Subkey(ledger.HeadKeyPurpose)
 	if err != nil {
 		return nil, fmt.Errorf("deriving the log's key: %w", err)
 	}

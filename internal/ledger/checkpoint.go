@@ -98,6 +98,9 @@ func readCheckpoint(head []byte) (Checkpoint, error) {
 	return parseCheckpoint(text + "\n")
 }
 
+// HeadKeyPurpose is what a vault derives the seed of a LogKey for.
+const HeadKeyPurpose = "ledger head key v1"
+
 // LogKey signs heads. It makes a note.Signer.
 type LogKey struct {
 	verifier note.Verifier

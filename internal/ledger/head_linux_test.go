@@ -172,6 +172,10 @@ func TestA03_WhatHeadsNotice(t *testing.T) {
 		if test.change != nil {
 			test.change(t, at)
 		}
+		r, err := VerifyWithVault(t.Context(), at.dir, at.opener(t), test.head, nil)
+		if ok := err == nil && r.OK && r.Vault <= test.head.Generation; ok != (test.want == "") {
+			t.Errorf("%s: Verify: %+v, %v", test.name, r, err)
+		}
 		l, err := unlockedWith(t, at, test.head)
 		if q := l.Quarantined(); test.want == "" {
 			if err != nil || q != nil {

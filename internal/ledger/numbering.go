@@ -19,6 +19,9 @@ const maxHole = 1 << 16
 // noEpoch is the epoch of a row that stands for a missing one. No key is of it.
 const noEpoch = 0
 
+// missing reports whether the row stands for one that is missing.
+func (s sealedRow) missing() bool { return s.epoch == noEpoch && len(s.sealed) == 0 }
+
 // editor is a connection or a transaction that may change what it reads.
 type editor interface {
 	querier

@@ -12,14 +12,21 @@ import (
 const maxProblems = 100
 
 // Report is what Verify found. RootHash is the RFC 6962 root over the rows as
-// they lie in the file. Checkpoint is the newest head, whose signature is not
-// checked here; it is empty until one was signed.
+// they lie in the file. Checkpoint is the newest head, whose signature is checked
+// by VerifyWithVault alone; it is empty until one was signed. Vault is the
+// generation of the vault that the head, or the newest opened row, tells.
 type Report struct {
 	OK         bool     `json:"ok"`
 	Entries    int64    `json:"entries"`
 	RootHash   string   `json:"root_hash"`
 	Checkpoint string   `json:"checkpoint"`
+	Vault      uint64   `json:"vault_generation"`
 	Problems   []string `json:"problems"`
+}
+
+// Problem adds what else is wrong.
+func (r *Report) Problem(format string, args ...any) {
+	r.OK, r.Problems = false, append(r.Problems, fmt.Sprintf(format, args...))
 }
 
 // Verify checks the ledger in dir, the database and what the journal has beyond
@@ -32,11 +39,24 @@ type Report struct {
 // could not be checked. progress may be nil. Each of looks is shown every row that
 // opens, in order; its error is a problem of that row.
 func Verify(ctx context.Context, dir string, o *Opener, progress func(done, total int64), looks ...func(Row) error) (Report, error) {
+	return verify(ctx, dir, verifier{keys: keyring{opener: o}, progress: progress, looks: looks})
+}
+
+// VerifyWithVault is Verify with what an unlocked vault knows besides: the key of
+// the heads and the head that it keeps. The generation in h is not looked at: a
+// broker may have saved the vault since; the report has the one to compare.
+func VerifyWithVault(ctx context.Context, dir string, o *Opener, h HeadFor, progress func(done, total int64), looks ...func(Row) error) (Report, error) {
+	return verify(ctx, dir, verifier{keys: keyring{opener: o}, vault: &h, progress: progress, looks: looks})
+}
+
+func verify(ctx context.Context, dir string, how verifier) (Report, error) {
 	var v *verifier
 	err := snapshot(ctx, dir, func(tx *sql.Tx) error {
-		v = &verifier{dir: dir, tx: tx, keys: keyring{opener: o}, progress: progress, looks: looks}
+		again := how
+		v = &again
+		v.dir, v.tx = dir, tx
 		v.report.Problems = []string{}
-		v.readHead()
+		v.readHeads()
 		return v.run(ctx)
 	})
 	if err != nil {
@@ -49,6 +69,7 @@ type verifier struct {
 	dir      string
 	tx       *sql.Tx
 	keys     keyring
+	vault    *HeadFor // nil without an unlocked vault
 	progress func(done, total int64)
 	looks    []func(Row) error
 	report   Report
@@ -66,9 +87,10 @@ type verifier struct {
 	hasFinished bool // the database is of a version that has the table
 	node        *sql.Stmt
 	nodes       int64 // that the rows make
-	signed      *Checkpoint
-	unopened    bool  // some row could not be opened
-	newest      int64 // operations whose last row tells of them
+	signed      []namedHead
+	toldVault   uint64 // by the newest row of a confirmed run
+	unopened    bool   // some row could not be opened
+	newest      int64  // operations whose last row tells of them
 }
 
 func (v *verifier) problem(format string, args ...any) {
@@ -96,6 +118,7 @@ func (v *verifier) run(ctx context.Context) error {
 		v.problem("the file is damaged and was not read to its end: %v", err)
 	}
 	v.report.Entries = v.tree.size
+	v.report.Vault = max(v.report.Vault, v.toldVault)
 	v.report.RootHash = v.tree.root().String()
 	if v.more > 0 {
 		v.report.Problems = append(v.report.Problems, fmt.Sprintf("and %d more", v.more))
@@ -132,7 +155,7 @@ func (v *verifier) checkAll(ctx context.Context, version int, before *journalCon
 			return err
 		}
 	}
-	for _, check := range []func(context.Context) error{v.checkPages, v.checkEpochs, v.checkRows, v.checkHead, v.checkNodes, v.checkOperations, v.checkRuns} {
+	for _, check := range []func(context.Context) error{v.checkPages, v.checkEpochs, v.checkRows, v.checkHeads, v.checkNodes, v.checkOperations, v.checkRuns} {
 		if err := check(ctx); err != nil {
 			return err
 		}

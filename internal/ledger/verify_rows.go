@@ -23,6 +23,7 @@ type openedRow struct {
 	in     keyedEpoch
 	failed error // why it does not open
 	row    Row
+	vault  uint64    // generation of the vault that the row tells
 	told   []columns // operations as the row leaves them
 	untold []error   // what it tells and is no operation
 }
@@ -149,6 +150,7 @@ func (r *openedRow) open() {
 	if r.failed = err; err != nil {
 		return
 	}
+	r.vault = e.Vault
 	for _, c := range e.Operations {
 		told, err := parseColumns(c.Is)
 		if err != nil {
@@ -163,19 +165,25 @@ func (v *verifier) checkOrder(s sealedRow, expected, epoch *int64) {
 	if s.n != *expected {
 		v.problem("row %d comes where row %d belongs", s.n, *expected)
 	}
+	*expected = s.n + 1
+	if s.missing() {
+		return
+	}
 	if s.epoch < *epoch {
 		v.problem("row %d is of epoch %d, after rows of epoch %d", s.n, s.epoch, *epoch)
 	}
-	*expected, *epoch = s.n+1, s.epoch
+	*epoch = s.epoch
 }
 
 func (v *verifier) checkRow(r *openedRow) {
 	v.tree.add(r.hash, v.checkNode)
-	v.compareHead()
+	v.compareHeads()
 	if string(r.hash[:]) != string(r.leaf) {
 		v.problem("row %d does not match its hash", r.n)
 	}
-	if !v.epochs[r.epoch] {
+	if r.missing() {
+		v.problem("row %d is missing", r.n)
+	} else if !v.epochs[r.epoch] {
 		v.problem("row %d is of epoch %d, which has no key", r.n, r.epoch)
 	}
 	if r.in.rows == nil || r.failed != nil {
@@ -189,6 +197,9 @@ func (v *verifier) checkRow(r *openedRow) {
 	}
 	if r.in.rows == nil || r.failed != nil {
 		return
+	}
+	if r.in.confirmed {
+		v.toldVault = r.vault
 	}
 	for _, look := range v.looks {
 		if err := look(r.row); err != nil {

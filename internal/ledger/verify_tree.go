@@ -36,33 +36,63 @@ func (v *verifier) checkNodes(ctx context.Context) error {
 	return nil
 }
 
-// readHead reads the newest head, before the rows are: they go on.
-func (v *verifier) readHead() {
+// namedHead is a head and where it was found.
+type namedHead struct {
+	Checkpoint
+	where string
+}
+
+// readHeads reads the newest heads, before the rows are: they go on.
+func (v *verifier) readHeads() {
 	head, err := ReadHead(v.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return // none was signed yet, or it was taken away: the vault knows
-	}
-	if err == nil {
-		var c Checkpoint
-		if c, err = readCheckpoint(head); err == nil {
-			v.signed, v.report.Checkpoint = &c, string(head)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if v.vault != nil && v.vault.Vault != nil {
+			v.problem("%s is missing", HeadFile)
+		}
+	case err != nil:
+		v.problem("%s: %v", HeadFile, err)
+	default:
+		if v.readHead(HeadFile, head) {
+			v.report.Checkpoint = string(head)
 		}
 	}
+	if v.vault != nil && v.vault.Vault != nil {
+		v.readHead("the vault's head", v.vault.Vault)
+	}
+}
+
+func (v *verifier) readHead(where string, head []byte) bool {
+	var c Checkpoint
+	var err error
+	if v.vault != nil {
+		c, err = OpenCheckpoint(head, v.vault.Key.VerifierKey())
+	} else {
+		c, err = readCheckpoint(head)
+	}
 	if err != nil {
-		v.problem("%s: %v", HeadFile, err)
+		v.problem("%s: %v", where, err)
+		return false
+	}
+	v.signed = append(v.signed, namedHead{c, where})
+	v.report.Vault = max(v.report.Vault, c.Vault)
+	return true
+}
+
+// compareHeads is called after each row.
+func (v *verifier) compareHeads() {
+	for _, h := range v.signed {
+		if h.Size == v.tree.size && h.Root != v.tree.root() {
+			v.problem("%s is over %d rows, and these are not those", h.where, h.Size)
+		}
 	}
 }
 
-// compareHead is called after each row.
-func (v *verifier) compareHead() {
-	if v.signed != nil && v.signed.Size == v.tree.size && v.signed.Root != v.tree.root() {
-		v.problem("%s is over %d rows, and these are not those", HeadFile, v.signed.Size)
-	}
-}
-
-func (v *verifier) checkHead(context.Context) error {
-	if v.signed != nil && v.signed.Size > v.tree.size {
-		v.problem("%s is over %d rows, and there are %d: rows were cut off", HeadFile, v.signed.Size, v.tree.size)
+func (v *verifier) checkHeads(context.Context) error {
+	for _, h := range v.signed {
+		if h.Size > v.tree.size {
+			v.problem("%s is over %d rows, and there are %d: rows were cut off", h.where, h.Size, v.tree.size)
+		}
 	}
 	return nil
 }

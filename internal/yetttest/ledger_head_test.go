@@ -38,6 +38,7 @@ func TestA03_RollbackIsQuarantined(t *testing.T) {
 		"the ledger's database and journal": ledgerFiles,
 		"all files of the ledger":           append([]string{"ledger.head"}, ledgerFiles...),
 		"the vault":                         {vault.FileName, vault.FileName + ".prev"},
+		"the vault and the head's file":     {vault.FileName, vault.FileName + ".prev", "ledger.head"},
 		"the head's file, taken away":       {"ledger.head"},
 	} {
 		up := StartUpstream(t, canary)
@@ -77,6 +78,9 @@ func TestA03_RollbackIsQuarantined(t *testing.T) {
 			}
 			if len(up.Seen()) != 1 {
 				t.Errorf("%s: upstream saw %v", name, up.Seen())
+			}
+			if r := b.Run("audit", "verify", "--rows"); r.Code != 1 {
+				t.Errorf("%s: verify --rows: %d %s", name, r.Code, r.Stdout)
 			}
 			b.Must("lock")
 			b.Must("unlock")
