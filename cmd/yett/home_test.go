@@ -1,6 +1,16 @@
 package main
 
-import "testing"
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/yett-broker/yett/internal/endpoint"
+	"github.com/yett-broker/yett/internal/vault"
+	"github.com/yett-broker/yett/internal/wire"
+)
 
 // TestNextStepsCarryTheHome: each command of ours in a text that tells what to
 // run carries the --home that was given, and nothing else is changed.
@@ -19,5 +29,18 @@ func TestNextStepsCarryTheHome(t *testing.T) {
 		if got := a.here(c.text); got != c.want {
 			t.Errorf("%q below %q became %q, want %q", c.text, c.home, got, c.want)
 		}
+	}
+}
+
+// TestAHomeThatIsAFile: yett serve says what to do about it.
+func TestAHomeThatIsAFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "home")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := vault.Load(file)
+	var fail *wire.Error
+	if !errors.As(vaultUnusable(endpoint.Location{Home: file, Test: true}, err), &fail) || !strings.Contains(fail.Message, "not a directory") || !strings.Contains(fail.NextStep, "another directory with --home") {
+		t.Errorf("%+v", fail)
 	}
 }
