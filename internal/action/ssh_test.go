@@ -52,7 +52,7 @@ func TestS10_ShellsReadArgvAsGiven(t *testing.T) {
 	args := []string{"%s", "a b; id", "$HOME", "${IFS}", "*", "?", "[a]", "", "it's", `a\b`, `\\`, `\'`, "'", `"`, "`id`", "$(id)", "~", "~root",
 		"{a,b}", "=ls", "!!", "!x", "#x", "a\nb", "\n", "a\tb", "-n", "--", "&", "|", ">x", "<x", "(", ")", "^a", "%1", "é", "a=b", "if", "FOO=bar", `end\`}
 	tried := 0
-	for _, shell := range []string{"sh", "dash", "bash", "zsh", "mksh", "fish"} {
+	for _, shell := range []string{"sh", "dash", "bash", "rbash", "zsh", "mksh", "fish"} {
 		path, err := exec.LookPath(shell)
 		if err != nil {
 			continue // which shells a machine has is not ours to say; one is asserted below

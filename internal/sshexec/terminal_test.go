@@ -85,7 +85,7 @@ func TestS10_LoginShellsBehindARealHost(t *testing.T) {
 	args := []string{"%s|", "a b; id", "$HOME", "*", "", "it's", "two\nlines", `back\slash`, "~", "!!", "-n", "é"}
 	want := "a b; id|$HOME|*||it's|two\nlines|back\\slash|~|!!|-n|é|"
 	tried := 0
-	for _, shell := range []string{"sh", "dash", "bash", "zsh", "fish", "ksh"} {
+	for _, shell := range []string{"sh", "dash", "bash", "rbash", "zsh", "fish", "ksh"} {
 		path, err := exec.LookPath(shell)
 		if err != nil {
 			continue
