@@ -5,6 +5,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/yett-broker/yett/internal/screen"
 )
 
 // TestFullDevice: a command whose output could not be written fails and says
@@ -28,5 +32,21 @@ func TestFullDevice(t *testing.T) {
 		if code != exitFailed || !strings.Contains(string(said), "no space left on device") {
 			t.Errorf("yett %s ended with %d and said %q", strings.Join(args, " "), code, said)
 		}
+	}
+}
+
+// TestWidthOfOurOutput: what is printed through the output that notices failures
+// still has the width of its terminal.
+func TestWidthOfOurOutput(t *testing.T) {
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer terminal.Close()
+	if err := unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: 133}); err != nil {
+		t.Fatal(err)
+	}
+	if n := screen.Width(&output{File: terminal}); n != 133 {
+		t.Errorf("%d columns", n)
 	}
 }
