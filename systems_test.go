@@ -42,7 +42,7 @@ var silent = map[string][]string{
 		"internal/endpoint/node_darwin.go nodeHandle.close", "internal/endpoint/node_darwin.go narrow", "internal/endpoint/lifetime_darwin.go programName",
 		"internal/endpoint/lifetime_darwin.go stopped", "internal/sshexec/ack_other.go promptly",
 	},
-	"it is no part of what is installed": {"bench/ledger_other.go forgetPeak", "bench/ledger_other.go peak", "controls/strays_other.go endStrays"},
+	"it is no part of what is installed": {"bench/cost_other.go processorTime", "bench/ledger_other.go forgetPeak", "bench/ledger_other.go peak", "controls/strays_other.go endStrays"},
 }
 
 // TestNothingPretends looks at every function that is compiled for other systems
