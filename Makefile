@@ -45,7 +45,7 @@ try: build
 test: export GOFLAGS += -trimpath
 test:
 	@scripts/need gcc:gcc node:nodejs npm:npm sshd:openssh-server ssh-keygen:openssh-client dropbear:dropbear-bin openssl:openssl setpriv:util-linux prlimit:util-linux \
-		dbus-daemon:dbus-daemon chromium:chromium curl:curl python3:python3 dpkg-deb:dpkg ruby:ruby zsh:zsh fish:fish systemd-analyze:systemd nginx:nginx-light
+		dbus-daemon:dbus-daemon chromium:chromium curl:curl python3:python3 dpkg-deb:dpkg ruby:ruby zsh:zsh fish:fish systemd-analyze:systemd nginx:nginx-light groff:groff-base
 	@scripts/check-format
 	CGO_ENABLED=0 $(GO) vet ./...
 	@scripts/build-for-macos arm64
