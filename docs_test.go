@@ -90,6 +90,31 @@ func TestDocsAccessFiles(t *testing.T) {
 }
 
 // TestDocsPatterns: the tables of patterns say what Decide does.
+// TestDocsEveryAccessKey: what the access file's reader asks a table for stands in
+// the page that says it has every key.
+func TestDocsEveryAccessKey(t *testing.T) {
+	page := document(t, "docs/access-file.md")
+	asked := regexp.MustCompile(`\bt\.(?:boolean|list|optional|required)\("([a-z_]+)"`)
+	files, err := filepath.Glob("internal/access/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		for _, m := range asked.FindAllStringSubmatch(document(t, file), -1) {
+			if found++; !strings.Contains(page, "`"+m[1]+"`") {
+				t.Errorf("%s: the key %s is not in docs/access-file.md", file, m[1])
+			}
+		}
+	}
+	if found < 30 {
+		t.Errorf("only %d keys were found: the reader asks in another way", found)
+	}
+}
+
 func TestDocsPatterns(t *testing.T) {
 	doc := document(t, "docs/access-file.md")
 	seen := 0
