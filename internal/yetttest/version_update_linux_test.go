@@ -126,6 +126,6 @@ func TestB9_UpdateUnderLiveSessions(t *testing.T) {
 		t.Errorf("after the restart: %+v", st)
 	}
 	// A shim from before the update is not the installed one for a new channel.
-	agents[0].call("list_access", "{}").refused(t, "attribution_failed", "restart the agent after an update")
+	agents[0].call("list_access", "{}").refused(t, "attribution_failed", "Restart the agent after an update")
 	h.call("http_request", `{"capability":"http:demo.read","method":"GET","path":"/v1/after"}`).wants(t, "This is a new session", "capability_not_granted")
 }
