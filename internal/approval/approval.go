@@ -147,7 +147,9 @@ type Copying struct {
 	Overwrite bool     `json:"overwrite,omitempty"`
 }
 
-// Request is the one action that a card for an operation shows, in full.
+// Request is the one action that a card for an operation shows, in full but for
+// a long body or input: of that Body or Stdin is the beginning, End the end,
+// NotShown how many bytes lie between and SHA256 the digest of all of it.
 type Request struct {
 	OperationID string            `json:"operation_id"`
 	Capability  string            `json:"capability"`
@@ -161,6 +163,9 @@ type Request struct {
 	Command     string            `json:"command,omitempty"`
 	Stdin       string            `json:"stdin,omitempty"`
 	StdinSize   int               `json:"stdin_size"`
+	End         string            `json:"end,omitempty"`
+	NotShown    int               `json:"not_shown,omitempty"`
+	SHA256      string            `json:"sha256,omitempty"`
 	PTY         bool              `json:"pty,omitempty"`
 	Env         []action.Variable `json:"env,omitempty"`
 	Direction   string            `json:"direction,omitempty"`
@@ -174,12 +179,12 @@ type Request struct {
 func NewRequest(operationID string, r action.Request) *Request {
 	d := r.Digest()
 	v := &Request{OperationID: operationID, Capability: r.Capability, Digest: hex.EncodeToString(d[:])}
+	v.show(r.HTTP, r.SSH)
 	if h := r.HTTP; h != nil {
 		v.Method, v.Path, v.Query, v.Headers = h.Method, h.Path, h.Query, h.Headers
-		v.Body, v.BodySize = string(h.Body), len(h.Body)
 	}
 	if s := r.SSH; s != nil {
-		v.Command, v.Stdin, v.StdinSize = s.Command, string(s.Stdin), len(s.Stdin)
+		v.Command = s.Command
 		v.PTY, v.Env, v.TimeoutMS = s.PTY, s.Env, s.Timeout.Milliseconds()
 	}
 	if c := r.Copy; c != nil {

@@ -3,6 +3,7 @@ package approval
 import (
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
 	"time"
@@ -12,19 +13,24 @@ import (
 // document in bytes. What is longer is cut with a visible mark.
 const (
 	capText     = 512
-	capRequest  = 16 << 10
 	capName     = 64
-	capItems    = 128 // more than the headers that one action may have
+	capItems    = 128
 	capDocument = 256 << 10
+
+	uncut = math.MaxInt // of an action: what a person says yes to is not cut
 )
 
 // write is the one place where a card becomes bytes. Every string in it is
-// escaped and capped before it is encoded. Where what the caller chose still
-// makes the document too long for one frame, its caps are halved until it fits;
-// the caps of verified and granting stay.
+// escaped and capped before it is encoded, but those of the action, which are
+// escaped only: an action that is too long is ErrTooLong. Where what the caller
+// says of itself still makes the document too long for one frame, its caps are
+// halved until it fits; the caps of verified and granting stay.
 func write(c Card) ([]byte, error) {
-	for text, request := capText, capRequest; ; text, request = text/2, request/2 {
-		doc, err := writeCapped(c, text, request)
+	if c.Request.tooLong() {
+		return nil, fmt.Errorf("writing a card: %w", ErrTooLong)
+	}
+	for text := capText; ; text /= 2 {
+		doc, err := writeCapped(c, text)
 		if err != nil {
 			return nil, fmt.Errorf("writing a card: %w", err)
 		}
@@ -34,12 +40,12 @@ func write(c Card) ([]byte, error) {
 	}
 }
 
-func writeCapped(c Card, text, request int) ([]byte, error) {
+func writeCapped(c Card, text int) ([]byte, error) {
 	claimed, action := c.Claimed, c.Request
 	c.Claimed, c.Request = Claimed{}, nil
 	c = escaped(reflect.ValueOf(c), capText).Interface().(Card)
 	c.Claimed = escaped(reflect.ValueOf(claimed), text).Interface().(Claimed)
-	c.Request = escaped(reflect.ValueOf(action), request).Interface().(*Request)
+	c.Request = escaped(reflect.ValueOf(action), uncut).Interface().(*Request)
 	return canonical(c)
 }
 
@@ -79,7 +85,10 @@ func escaped(v reflect.Value, limit int) reflect.Value {
 // escapedItems marks what it leaves out with an item of its own: the mark is
 // the text, or the first field, of that item.
 func escapedItems(v reflect.Value, limit int) reflect.Value {
-	n := min(v.Len(), capItems)
+	n := v.Len()
+	if limit != uncut {
+		n = min(n, capItems)
+	}
 	out := reflect.MakeSlice(v.Type(), n, n+1)
 	for i := range n {
 		out.Index(i).Set(escaped(v.Index(i), limit))

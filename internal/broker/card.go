@@ -97,6 +97,9 @@ func (ch *channel) fileOperationCard(op *operation, note string) (*approval.Item
 		return nil, &action.Refusal{Code: wire.ReasonDenied}
 	case errors.Is(err, approval.ErrTooMany):
 		return nil, &action.Refusal{Code: wire.ReasonNoApprover, Detail: "Too many cards of this caller wait."}
+	case errors.Is(err, approval.ErrTooLong):
+		return nil, &action.Refusal{Code: wire.ReasonOutsideCapability,
+			Detail: "A person has to see this action whole, and it is too long for that."}
 	case err != nil:
 		b.Log.Error("filing a card", "error", err)
 		return nil, &action.Refusal{Code: wire.ReasonNoApprover}

@@ -27,7 +27,11 @@ func (ch *channel) queueForCard(op *operation) (*operation, *wire.Error) {
 	op.setDurable()
 	item, none := ch.fileOperationCard(op, "")
 	if none != nil {
-		_, fail := b.deny(op, none.Code, none.Detail, wire.ActionRequest{})
+		reason := wire.NewReason(none.Code, none.Detail)
+		if none.Code == wire.ReasonOutsideCapability { // too long
+			reason.NextStep = "Give what is long as the body or as stdin, or split the action."
+		}
+		_, fail := b.denyFor(op, reason, none.Detail, wire.ActionRequest{})
 		return op, fail
 	}
 	op.mu.Lock()

@@ -81,3 +81,11 @@ func render(t *testing.T, v cardView) string {
 	}
 	return b.String()
 }
+
+// TestP04_WhatIsNotShownIsANote: the page says first that a part is missing.
+func TestP04_WhatIsNotShownIsANote(t *testing.T) {
+	card := approval.Card{Request: &approval.Request{Method: "POST", BodySize: 9, NotShown: 5}}
+	if notes := viewOf(card).Notes; len(notes) != 1 || !strings.Contains(notes[0], "5 bytes of what is sent are NOT SHOWN") {
+		t.Errorf("notes %q", notes)
+	}
+}

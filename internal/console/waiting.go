@@ -47,7 +47,7 @@ func lineOf(a wire.Approval) line {
 	l.Readable = true
 	l.Title = what(card)
 	l.Sub = baseName(card.Verified.Agent.Kernel.ExePath)
-	l.Alert = len(card.Verified.Words) > 0 || card.Granting.Note != ""
+	l.Alert = len(card.Verified.Words) > 0 || card.Granting.Note != "" || card.Request.Warning() != ""
 	return l
 }
 
@@ -129,6 +129,9 @@ func viewOf(card approval.Card) cardView {
 	v.Each = !v.OneAction && card.Granting.Unit == action.UnitOperation
 	if card.Granting.Note != "" {
 		v.Notes = append(v.Notes, card.Granting.Note)
+	}
+	if hidden := card.Request.Warning(); hidden != "" {
+		v.Notes = append(v.Notes, hidden)
 	}
 	v.Notes = append(v.Notes, card.Verified.Words...)
 	if n := card.Verified.OtherSessions; n > 0 {

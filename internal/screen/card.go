@@ -76,6 +76,9 @@ func printNotes(w io.Writer, c approval.Card) {
 	if c.Granting.Note != "" {
 		note(c.Granting.Note)
 	}
+	if hidden := c.Request.Warning(); hidden != "" {
+		note(hidden)
+	}
 	for _, word := range c.Verified.Words {
 		note(word)
 	}
@@ -151,6 +154,7 @@ func printRequest(w io.Writer, r *approval.Request) {
 		}
 		if r.StdinSize > 0 {
 			fmt.Fprintf(w, "  stdin     %d bytes: %s\n", r.StdinSize, r.Stdin)
+			printEnd(w, r)
 		}
 		return
 	}
@@ -168,7 +172,17 @@ func printRequest(w io.Writer, r *approval.Request) {
 	}
 	if r.BodySize > 0 {
 		fmt.Fprintf(w, "  body      %d bytes: %s\n", r.BodySize, r.Body)
+		printEnd(w, r)
 	}
+}
+
+// printEnd prints what is shown of the end of something long.
+func printEnd(w io.Writer, r *approval.Request) {
+	if r.NotShown == 0 {
+		return
+	}
+	fmt.Fprintf(w, "  NOT SHOWN %d bytes; the SHA-256 of all of it is %s\n", r.NotShown, r.SHA256)
+	fmt.Fprintf(w, "  its end   %s\n", r.End)
 }
 
 // Copying prints what a capability to copy files allows.
