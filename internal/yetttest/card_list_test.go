@@ -17,10 +17,10 @@ func TestP01_EveryCardIsListedWhole(t *testing.T) {
 	up := StartUpstream(t, canary)
 	b := Start(t, up.Access(), "demo", canary)
 	flooder := b.Granted("http:demo.each")
-	const flood = 40 // of about 84 KiB each
+	const flood = 40 // of about 62 KiB each
 	for i := range flood {
 		frame, err := wire.EncodeRequest(int64(1000+i), wire.MethodActionRequest, flooder.Next(map[string]any{"capability": "http:demo.each",
-			"action": map[string]any{"method": "POST", "path": fmt.Sprintf("/each/%d", i), "body": strings.Repeat("\x01", 14_000)}}))
+			"action": map[string]any{"method": "POST", "path": fmt.Sprintf("/each/%d", i), "body": strings.Repeat("x", 60_000)}}))
 		must(t, err)
 		flooder.Write(frame)
 	}
