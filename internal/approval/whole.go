@@ -46,7 +46,8 @@ func ends(content []byte) (beginning, end string, between int, sum string) {
 		to++
 	}
 	digest := sha256.Sum256(content)
-	return text[:from], text[to:], to - from, hex.EncodeToString(digest[:])
+	// clones: the card is kept, and must not keep all of the text
+	return strings.Clone(text[:from]), strings.Clone(text[to:]), to - from, hex.EncodeToString(digest[:])
 }
 
 // tooLong reports whether what is neither body nor input is too long.

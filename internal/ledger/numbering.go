@@ -12,8 +12,8 @@ import (
 	"github.com/yett-broker/yett/internal/durable"
 )
 
-// maxHole is how many rows in a row may be missing before what comes behind
-// them is taken for rows that somebody added.
+// maxHole is how many rows may be missing, in all, before what comes behind them
+// is taken for rows that somebody added.
 const maxHole = 1 << 16
 
 // noEpoch is the epoch of a row that stands for a missing one. No key is of it.
@@ -31,7 +31,9 @@ type editor interface {
 
 // renumber makes the rows countable again, and keeps what was found in the table
 // journal until a person acknowledges it.
-func (w *writer) renumber(ctx context.Context) error {
+func (w *writer) renumber() error {
+	ctx, cancel := context.WithTimeout(context.Background(), migrationTime)
+	defer cancel()
 	tx, err := w.drain.conn.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -53,7 +55,7 @@ func (w *writer) renumber(ctx context.Context) error {
 
 // countable mends the rows where somebody added some under numbers that no row
 // can have, or took some away: the tree has one leaf for each number. Rows below
-// 1 and behind a wide hole are kept in a file of their own in dir and leave the
+// 1 and behind wide holes are kept in a file of their own in dir and leave the
 // table. For each other missing row there is one that never opens, so that Verify
 // goes on telling of it. A row whose hash has not even the size of one gets its
 // own. found is empty where nothing was wrong.
@@ -138,10 +140,10 @@ func writeLeaves(ctx context.Context, e editor, which string) (changed int64, er
 // holes are the ends of what is missing: numbers from behind after to before n.
 const holes = "SELECT after, n FROM (SELECT lag(n, 1, 0) OVER (ORDER BY n) AS after, n FROM rows WHERE n>0) WHERE n<>after+1 ORDER BY n"
 
-// strangeRows are those below 1, and those behind the first hole that is wide.
+// strangeRows are those below 1, and those before which too many are missing.
 func strangeRows(ctx context.Context, e editor) ([]storedRow, error) {
-	const behind = "SELECT after FROM (" + holes + ") WHERE n-after>? LIMIT 1"
-	return scanStored(e.QueryContext(ctx, "SELECT n, epoch, sealed, leaf FROM rows WHERE n<1 OR n>coalesce(("+behind+"), n) ORDER BY n", maxHole))
+	const first = "SELECT min(n) FROM (SELECT n, n-row_number() OVER (ORDER BY n) AS missing FROM rows WHERE n>0) WHERE missing>?"
+	return scanStored(e.QueryContext(ctx, "SELECT n, epoch, sealed, leaf FROM rows WHERE n<1 OR n>=("+first+") ORDER BY n", maxHole))
 }
 
 // keepRows writes rows to a file beside the database, a line of JSON each.

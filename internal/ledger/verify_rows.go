@@ -198,7 +198,7 @@ func (v *verifier) checkRow(r *openedRow) {
 	if r.in.rows == nil || r.failed != nil {
 		return
 	}
-	if r.in.confirmed {
+	if r.in.confirmed && r.vault != 0 {
 		v.toldVault = r.vault
 	}
 	for _, look := range v.looks {

@@ -123,7 +123,7 @@ func (w *writer) startTree(ctx context.Context) (last int64, err error) {
 		return last, err
 	}
 	w.setDoubt(fmt.Errorf("%w: %w", ErrTampered, err))
-	if err := w.renumber(ctx); err != nil {
+	if err := w.renumber(); err != nil {
 		return 0, err
 	}
 	if last, _, err = d.ends(ctx); err == nil {
