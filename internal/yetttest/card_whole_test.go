@@ -56,7 +56,9 @@ func TestP04_TheHarmfulPartIsOnTheCard(t *testing.T) {
 		if !strings.Contains(unbroken, evil) {
 			t.Errorf("%s: the harmful part is missing: …%s", name, text[max(0, len(text)-1500):])
 		}
-		if strings.Contains(text, `\+{`) || strings.Contains(text, "NOT SHOWN") != a.warned {
+		_, shown, _ := strings.Cut(text, "THE ACTION") // what the agent claims of itself may be cut
+		shown, _, found := strings.Cut(shown, "ESTABLISHED BY THE SYSTEM")
+		if !found || strings.Contains(shown, `\+{`) || strings.Contains(text, "NOT SHOWN") != a.warned {
 			t.Errorf("%s: cut, or warned wrongly: %.400s", name, text)
 		}
 		b.Must("deny", card.ApprovalID)
