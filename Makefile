@@ -25,7 +25,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo 0.0.
 
 # Tests of the ledger's and the vault's files that read them thousands of times from one goroutine:
 # the race detector has nothing to see there and makes SQLite ten times slower.
-ALONE := ^(TestA03_(EveryByteOfARowCounts|TamperingIsReported|EveryColumnIsReported|LastRowsInTheDatabase|LogOfTheDatabase|RetiredOperationsAreChecked|WhatHeadsNotice|MissingAndAddedOperationsAreNamed)|TestSpoiledJournal|TestEveryByteOfTheJournalCounts|TestVerifySeesEveryRow|TestEndedOperationsRetire|TestWhatStillDecidesStays|TestStartIsShort|TestA06_(EveryStep(Stops|OfAReplayStops)|KilledAnywhere)|TestChangedBetweenTwoRuns|TestTamperingUnderARunningLedger|TestDamagedPagesAreReported|TestOldRowsAreCheckedSlowly|TestAcknowledgedOperationsComeBack|TestRowsAreBoundToTheirPlace|TestEpochsComeInOrder|TestEveryByteFlipped(ChecksumMended)?|TestTruncatedAndExtended|TestMemory)$$
+ALONE := ^(TestA03_(EveryByteOfARowCounts|TamperingIsReported|EveryColumnIsReported|LastRowsInTheDatabase|LogOfTheDatabase|RetiredOperationsAreChecked|WhatHeadsNotice|MissingAndAddedOperationsAreNamed)|TestSpoiledJournal|TestEveryByteOfTheJournalCounts|TestVerifySeesEveryRow|TestEndedOperationsRetire|TestWhatStillDecidesStays|TestStartIsShort|TestA06_(EveryStep(Stops|OfAReplayStops)|KilledAnywhere)|TestChangedBetweenTwoRuns|TestTamperingUnderARunningLedger|TestAnAcknowledgedChangeStaysAcknowledged|TestDamagedPagesAreReported|TestOldRowsAreCheckedSlowly|TestAcknowledgedOperationsComeBack|TestRowsAreBoundToTheirPlace|TestEpochsComeInOrder|TestEveryByteFlipped(ChecksumMended)?|TestTruncatedAndExtended|TestMemory)$$
 
 .PHONY: help build try test crash controls screenshots hosts s3 bench package install kernels
 

@@ -61,7 +61,8 @@ func newWriter(l *Ledger, to *recipient) (*writer, error) {
 	w.soon = time.AfterFunc(time.Hour, w.overdue)
 	d := &w.drain
 	d.w, d.kick, d.quit, d.done = w, make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
-	ctx, cancel := context.WithTimeout(context.Background(), 4*busyMillis*time.Millisecond)
+	// a lock of another program is awaited for busyMillis; what somebody changed takes its time to mend
+	ctx, cancel := context.WithTimeout(context.Background(), migrationTime)
 	defer cancel()
 	var err error
 	if d.conn, err = l.writeDB.Conn(ctx); err != nil {
